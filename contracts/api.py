@@ -1,0 +1,181 @@
+"""The public request and webhook bodies: what a caller may send and what a receiver gets.
+
+Promises: types are strict (no "30" for 30, no true for 1), every string and number has a bound, an unknown
+field is refused and never silently dropped, and a field is listed here only if something obeys it. Input
+takes camelCase and snake_case, output is camelCase. What needs the model, the clock or the settings
+(schema of `input`, pool, time limits of `runAt`, the webhook's address) is judged by ingest.
+"""
+
+import re
+from datetime import datetime
+from typing import Annotated, Literal, LiteralString, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+from pydantic_core import PydanticCustomError
+
+PRIORITIES = ("low", "normal", "high", "urgent")
+TIERS = ("free", "standard", "enterprise")
+SCOPES = (
+    "jobs:write",
+    "jobs:read",
+    "events:read",
+    "models:read",
+    "webhooks:read",
+    "webhooks:write",
+    "audit:read",
+    "admin",
+)
+MAX_ATTEMPTS = 20
+DEFAULT_MAX_ATTEMPTS = 3
+DAY_S = 86_400
+
+Priority = Literal["low", "normal", "high", "urgent"]
+Tier = Literal["free", "standard", "enterprise"]
+Scope = Literal[
+    "jobs:write",
+    "jobs:read",
+    "events:read",
+    "models:read",
+    "webhooks:read",
+    "webhooks:write",
+    "audit:read",
+    "admin",
+]
+JobStatus = Literal["scheduled", "queued", "in_progress", "completed", "failed", "cancelled", "expired"]
+
+# Printable text only: a control character in a name ends up in a log line or a header sooner or later.
+Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
+MetadataKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+MetadataValue = Annotated[str, Field(max_length=512)]
+Reason = Annotated[str, Field(max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
+
+
+def _parse_instant(value: object) -> object:
+    """Read RFC 3339 text with an offset: a local time without one would mean another moment on each host."""
+    if not isinstance(value, str):
+        return value
+    if not _RFC3339.fullmatch(value):
+        raise ValueError("must be an RFC 3339 time with an offset, such as 2026-11-29T23:00:00Z")
+    return datetime.fromisoformat(value.upper())
+
+
+def _contradiction(pointer: str, message: LiteralString) -> PydanticCustomError:
+    return PydanticCustomError("contradiction", message, {"pointer": pointer})
+
+
+Instant = Annotated[datetime, BeforeValidator(_parse_instant, json_schema_input_type=str)]
+
+
+class Body(BaseModel):
+    """Base of everything that crosses the public API."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        serialize_by_alias=True,
+    )
+
+
+class JobPolicy(Body):
+    """Clocks and attempts of one job."""
+
+    start_by_seconds: int | None = Field(default=None, ge=1, le=30 * DAY_S)
+    execution_timeout_seconds: int | None = Field(default=None, ge=1, le=7 * DAY_S)
+    max_attempts: int = Field(default=DEFAULT_MAX_ATTEMPTS, ge=1, le=MAX_ATTEMPTS)
+
+
+class GenerationJobData(Body):
+    """Body of `POST /v1/jobs`: who asks, for what, where to call back; all other parameters live in `input`."""
+
+    user_id: Name
+    prompt: str = Field(max_length=65_536)
+    model: Annotated[str, Field(min_length=1, max_length=128)]
+    webhook_url: Annotated[str, Field(min_length=1, max_length=2_048)] | None = None
+    input: dict[str, object] = Field(default_factory=dict, max_length=256)
+    webhook_events: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=64)] | None = None
+    priority: Priority = "normal"
+    pool: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    policy: JobPolicy = JobPolicy()
+    run_at: Instant | None = None
+    metadata: dict[MetadataKey, MetadataValue] = Field(default_factory=dict, max_length=16)
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
+        if "prompt" in self.input:
+            raise _contradiction("/input/prompt", "the prompt belongs at the top level, not in input")
+        if self.webhook_events is not None and self.webhook_url is None:
+            raise _contradiction("/webhookEvents", "needs a webhookUrl: nobody would be told")
+        return self
+
+
+class TenantLimits(Body):
+    """What one tenant may hold at once; null leaves the default of the installation."""
+
+    queued_jobs: int | None = Field(default=None, ge=0, le=10_000_000)
+    queued_bytes: int | None = Field(default=None, ge=0, le=1 << 40)
+
+
+class TenantCreate(Body):
+    """Body of `POST /admin/v1/tenants`."""
+
+    id: Annotated[str, Field(pattern=r"^t_[a-z0-9][a-z0-9_-]{0,47}$")]
+    tier: Tier = "standard"
+    weight: int = Field(default=1, ge=1, le=1_000)
+    limits: TenantLimits = TenantLimits()
+    reason: Reason = ""
+
+
+class TenantPatch(Body):
+    """Body of `PATCH /admin/v1/tenants/{t}`: what is left out stays as it is."""
+
+    tier: Tier | None = None
+    weight: int | None = Field(default=None, ge=1, le=1_000)
+    limits: TenantLimits | None = None
+    reason: Reason = ""
+
+
+class KeyCreate(Body):
+    """Body of `POST /admin/v1/tenants/{t}/keys`."""
+
+    scopes: Annotated[tuple[Scope, ...], Field(strict=False, min_length=1, max_length=len(SCOPES))]
+    reason: Reason = ""
+
+
+class ArtifactSummary(Body):
+    """One stored file as webhooks and lists show it."""
+
+    id: str
+    kind: str
+    variant: str
+    mime: str | None = None
+    width: int | None = None
+    height: int | None = None
+    bytes: int
+    sha256: str
+    url: str
+    expires_at: str | None = None
+
+
+class WebhookPayload(Body):
+    """Body of a webhook: the user's four fields on top, the Standard Webhooks envelope beside them.
+
+    A receiver written for `{jobId, status, progress, resultUrl}` works unchanged.
+    """
+
+    type: str
+    timestamp: str
+    job_id: str
+    status: JobStatus
+    progress: float = Field(ge=0, le=100)
+    result_url: str | None = None
+    sequence: int = Field(ge=1)
+    position: str
+    tenant_id: str
+    data: dict[str, object] = Field(default_factory=dict)
