@@ -1,0 +1,186 @@
+"""One HTTP attempt to deliver a webhook.
+
+Promises: ends within its time limit whatever the receiver does; connects only where `judge_address` allows,
+judged on the very address the socket is made for; follows no redirect, uses no proxy of the environment,
+keeps no cookie and shares no connection with any other attempt; sends each attempt exactly once.
+The status line decides: a receiver that answered 2xx has the event, even if its answer never ends.
+Does not promise: a second try (that is `verdict`), nor anything of the answer but status and Retry-After:
+at most `ANSWER_BYTES_MAX` of it are read, so that the receiver can finish, and thrown away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+import socket
+import ssl
+from dataclasses import dataclass
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from yarl import URL
+
+from contracts.webhook_target import AllowPrivate, judge_address, judge_url
+from services.notifier.names import SystemResolver
+from services.notifier.signature import sign
+from services.notifier.verdict import Answered, Outcome, TransportError, Unanswered
+
+ANSWER_BYTES_MAX = 4096
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_ERRNOS: dict[int | None, TransportError] = {
+    errno.ECONNREFUSED: TransportError.REFUSED,
+    errno.ECONNRESET: TransportError.RESET,
+    errno.ECONNABORTED: TransportError.RESET,
+    errno.EPIPE: TransportError.RESET,
+    errno.ETIMEDOUT: TransportError.TIMEOUT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """What one attempt sends; `body` is signed and sent as it is."""
+
+    url: str
+    message_id: str
+    attempt: int
+    timestamp_s: int
+    secrets: tuple[str, ...]
+    body: bytes
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How an attempt ended, and how long it took."""
+
+    outcome: Outcome
+    elapsed_ms: int
+
+
+class AddressGuard:
+    """Makes the sockets of one attempt; the only place that sees the address about to be connected.
+
+    A resolver is never asked for literals, and what it answers may change between a check and the connect.
+    """
+
+    def __init__(self, allow_private: AllowPrivate) -> None:
+        self._allow_private = allow_private
+        self.refused = False
+
+    def __call__(self, addr_info: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, address = addr_info
+        if judge_address(str(address[0]), self._allow_private) is not None:
+            self.refused = True
+            raise PermissionError(errno.EACCES, "address not allowed for webhooks")
+        return socket.socket(family, kind, protocol)
+
+
+class Sender:
+    """Sends attempts; one per process. Holds settings only, so any number may run at once."""
+
+    def __init__(
+        self,
+        *,
+        timeout_s: float,
+        allow_private: AllowPrivate,
+        user_agent: str,
+        resolver: AbstractResolver | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._timeout_s = timeout_s
+        self._allow_private: AllowPrivate = allow_private
+        self._user_agent = user_agent
+        self._resolver = resolver or SystemResolver()
+        self._tls: ssl.SSLContext | bool = tls or True
+
+    async def attempt(self, post: Post) -> Report:
+        """Send once; every failure of the receiver or the network is a value.
+
+        Raises:
+            ValueError: the secrets cannot sign.
+        """
+        started_s = asyncio.get_running_loop().time()
+        headers = self._headers(post)
+        outcome = await self._send(post, headers)
+        return Report(outcome, round((asyncio.get_running_loop().time() - started_s) * 1000))
+
+    async def _send(self, post: Post, headers: dict[str, str]) -> Outcome:
+        if judge_url(post.url, self._allow_private) is not None:
+            return Unanswered(TransportError.BLOCKED_ADDRESS)
+        guard = AddressGuard(self._allow_private)
+        answer: Answered | None = None
+        try:
+            # One clock for everything from look-up to close. aiohttp's own `total` rounds up to whole seconds
+            # and does not bound every path; a per-read limit never fires on a receiver that drips.
+            async with (
+                asyncio.timeout(self._timeout_s),
+                self._session(guard) as session,
+                session.post(
+                    URL(post.url, encoded=True), data=post.body, headers=headers, allow_redirects=False
+                ) as response,
+            ):
+                answer = Answered(response.status, response.headers.get("Retry-After"))
+                await _discard(response.content)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            return answer or Unanswered(classify(error, guard))
+        return answer
+
+    def _session(self, guard: AddressGuard) -> aiohttp.ClientSession:
+        """Make a session for one attempt: what is not shared cannot leak between tenants or go stale."""
+        connector = aiohttp.TCPConnector(
+            socket_factory=guard,
+            resolver=self._resolver,
+            use_dns_cache=False,
+            force_close=True,
+            ssl=self._tls,
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
+            trust_env=False,
+            auto_decompress=False,
+            read_bufsize=ANSWER_BYTES_MAX,
+        )
+
+    def _headers(self, post: Post) -> dict[str, str]:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": self._user_agent,
+            "Accept-Encoding": "identity",
+            "webhook-id": post.message_id,
+            "webhook-timestamp": str(post.timestamp_s),
+            "webhook-signature": sign(post.secrets, post.message_id, post.timestamp_s, post.body),
+            "webhook-attempt": str(post.attempt),
+        }
+        # It came from a caller's header once; anything but the exact W3C form stays out of ours.
+        if post.traceparent and _TRACEPARENT.fullmatch(post.traceparent):
+            headers["traceparent"] = post.traceparent
+        return headers
+
+
+def classify(error: Exception, guard: AddressGuard) -> TransportError:
+    """Name the failure of an attempt; a refused address always wins, so that it looks the same each time."""
+    if guard.refused:
+        return TransportError.BLOCKED_ADDRESS
+    match error:
+        case aiohttp.ClientConnectorDNSError() | socket.gaierror() | UnicodeError():
+            return TransportError.DNS
+        case aiohttp.ClientSSLError() | aiohttp.ServerFingerprintMismatch() | ssl.SSLError():
+            return TransportError.TLS
+        case TimeoutError():
+            return TransportError.TIMEOUT
+        case aiohttp.ServerDisconnectedError():
+            return TransportError.RESET
+        case OSError():
+            return _ERRNOS.get(error.errno, TransportError.UNREACHABLE)
+        case _:
+            return TransportError.PROTOCOL
+
+
+async def _discard(answer: aiohttp.StreamReader) -> None:
+    """Read the answer up to its limit, and no further."""
+    left_bytes = ANSWER_BYTES_MAX
+    while left_bytes > 0 and not answer.at_eof():
+        left_bytes -= len(await answer.read(left_bytes))

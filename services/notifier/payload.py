@@ -1,0 +1,111 @@
+"""The webhook body: one event of a job as exact bytes, ready to be stored once and signed on every try.
+
+Promises: valid JSON in the shape of `WebhookPayload`, never above `BODY_BYTES_MAX`; what does not fit is left
+out whole, largest part first, and `data.truncated` and `data.omitted` say so; the top-level fields always
+stay, so the receiver can fetch the rest by `jobId` or `resultUrl`.
+Does not promise: the result itself. A webhook carries links, never pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import get_args
+
+import orjson
+
+from contracts.api import JobStatus, WebhookPayload
+
+BODY_BYTES_MAX = 20_000
+STATUSES: frozenset[str] = frozenset(get_args(JobStatus))
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a webhook tells: the event, and the job as it was right after it."""
+
+    event_type: str
+    event_at_ms: int
+    job_id: str
+    status: JobStatus
+    progress: float
+    sequence: int
+    position: str
+    tenant_id: str
+    result_path: str | None = None
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+def render(notice: Notice, public_url: str) -> bytes:
+    """Return the body; paths in it become URLs below `public_url`."""
+    data = {key: _with_urls(value, public_url) for key, value in notice.data.items()}
+    body = _encode(notice, data, public_url)
+    if len(body) <= BODY_BYTES_MAX:
+        return body
+    body = _encode(notice, _cut(data, len(body) - BODY_BYTES_MAX), public_url)
+    return body if len(body) <= BODY_BYTES_MAX else _encode(notice, {"truncated": True}, public_url)
+
+
+def rfc3339(at_ms: int) -> str:
+    """Write a wall time as RFC 3339 in UTC with milliseconds.
+
+    >>> rfc3339(1764457209999)
+    '2025-11-29T23:00:09.999Z'
+    """
+    moment = datetime.fromtimestamp(at_ms // 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
+
+
+def _encode(notice: Notice, data: dict[str, object], public_url: str) -> bytes:
+    payload = WebhookPayload(
+        type=notice.event_type,
+        timestamp=rfc3339(notice.event_at_ms),
+        job_id=notice.job_id,
+        status=notice.status,
+        progress=notice.progress,
+        result_url=None if notice.result_path is None else _join(public_url, notice.result_path),
+        sequence=notice.sequence,
+        position=notice.position,
+        tenant_id=notice.tenant_id,
+        data=data,
+    )
+    return orjson.dumps(payload.model_dump())
+
+
+def _cut(data: dict[str, object], excess_bytes: int) -> dict[str, object]:
+    """Leave out whole members, largest first, until `excess_bytes` and the note about it are made up for.
+
+    A list or text cut in the middle would look complete to its reader.
+    """
+    sizes = {key: len(orjson.dumps(value)) for key, value in data.items()}
+    omitted: list[str] = []
+    for key in sorted(sizes, key=lambda name: (-sizes[name], name)):
+        if excess_bytes + _note_bytes(omitted) <= 0:
+            break
+        omitted.append(key)
+        excess_bytes -= sizes[key]
+    kept = {key: value for key, value in data.items() if key not in omitted}
+    return {**kept, "truncated": True, "omitted": sorted(omitted)}
+
+
+def _note_bytes(omitted: list[str]) -> int:
+    return len(orjson.dumps({"truncated": True, "omitted": omitted}))
+
+
+def _with_urls(value: object, public_url: str) -> object:
+    """Turn each `path` member into the `url` it is served at: events store paths, receivers need links."""
+    if isinstance(value, Mapping):
+        return {
+            "url" if key == "path" else key: _join(public_url, item)
+            if key == "path" and isinstance(item, str)
+            else _with_urls(item, public_url)
+            for key, item in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_with_urls(item, public_url) for item in value]
+    return value
+
+
+def _join(public_url: str, path: str) -> str:
+    return public_url.rstrip("/") + path
