@@ -242,7 +242,7 @@ async def test_a_name_that_leads_inside_is_refused_at_the_socket(addresses):
 
 
 async def test_a_rebinding_name_is_judged_again_on_every_attempt():
-    """The first look-up led to an open address, the second leads inside: only the socket sees that in time."""
+    """The first look-up leads to an open address, the second inside: only the socket sees that in time."""
     async with Receiver([answer(200)]) as receiver:
         names = Names(["127.0.0.1"], ["10.0.0.1"], ["127.0.0.1"])
         guarded = sender(resolver=names)
