@@ -1,0 +1,104 @@
+"""What is known about a model before it runs: one frozen `ModelSpec` for each table of pipelines.toml.
+
+Promises: immutable, complete (defaults filled in, paths absolute), looked up by `name` or `name@version`.
+Does not read files (`models.py` does) and does not know what a model costs to run (an audit measures that).
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contracts import model_inputs
+from contracts.model_inputs import InputFault, InputSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSpec:
+    """An external rate limit shared by all workers: at most `rate` units in any window of `window_s`."""
+
+    name: str
+    rate: int
+    window_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """One model: where its code is, what may be asked of it, what a job of it may use."""
+
+    name: str
+    version: str
+    entry: Path
+    inputs: Path
+    schema: InputSchema = field(repr=False, compare=False)
+    pools: tuple[str, ...]  # the first one is the default of the model
+    vram_mib: int
+    max_batch: int
+    timeout_s: float
+    silence_s: float | None  # None: no limit on the time since the last progress
+    interpreter: str  # "": the worker's own
+    env: Mapping[str, str] = field(repr=False, hash=False)  # may hold an author's tokens: kept out of logs
+    resources: Mapping[str, int] = field(hash=False)
+
+    @property
+    def reference(self) -> str:
+        """The full name, `name@version`, as it is stored with a job."""
+        return f"{self.name}@{self.version}"
+
+    @property
+    def vram_bytes(self) -> int:
+        """Bytes to reserve on a device until an audit has measured better."""
+        return self.vram_mib * 1024 * 1024
+
+
+class ModelRegistry:
+    """All models of one pipelines.toml, in the order of the file."""
+
+    def __init__(self, specs: tuple[ModelSpec, ...], resources: Mapping[str, ResourceSpec]) -> None:
+        self._by_reference = {key: spec for spec in specs for key in (spec.name, spec.reference)}
+        self.specs = specs
+        self.resources = resources
+
+    def __iter__(self) -> Iterator[ModelSpec]:
+        return iter(self.specs)
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    def find(self, reference: str) -> ModelSpec | None:
+        """Return the model called `name` or `name@version`; None when there is no such model or version."""
+        return self._by_reference.get(reference)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all models, in the order of the file."""
+        return tuple(spec.name for spec in self.specs)
+
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """Every pool a model names, sorted."""
+        return tuple(sorted({pool for spec in self.specs for pool in spec.pools}))
+
+
+def check_input(spec: ModelSpec, prompt: object, fields: Mapping[str, object]) -> tuple[InputFault, ...]:
+    """Check a request's `prompt` (None when absent) and `input` against the model; empty when all is well."""
+    return model_inputs.check_input(spec.schema, prompt, fields)
+
+
+def draw_seed(spec: ModelSpec, fields: Mapping[str, object], random_bits: int) -> dict[str, object]:
+    """Return `fields` with a missing `seed` drawn from `random_bits` if the model has one."""
+    return model_inputs.draw_seed(spec.schema, fields, random_bits)
+
+
+def describe(spec: ModelSpec) -> dict[str, object]:
+    """Return what callers may know: no paths, no environment, no interpreter."""
+    return {
+        "name": spec.name,
+        "version": spec.version,
+        "pools": list(spec.pools),
+        "vramMib": spec.vram_mib,
+        "maxBatch": spec.max_batch,
+        "timeoutSeconds": spec.timeout_s,
+        "silenceSeconds": spec.silence_s,
+        "resources": dict(spec.resources),
+        "inputs": dict(spec.schema.document),
+    }

@@ -1,0 +1,170 @@
+"""Read pipelines.toml, the file that ingest and every worker share: TOML text to a `ModelRegistry`.
+
+Promises: all faults are reported together, each with its place in the file and what to write instead; a
+path cannot leave the folder of the file; an unknown key is a fault, so a misspelt limit is never ignored.
+`parse_models` is pure (files come in through `read`), `load` is the thin part that touches the disk.
+Does not import or run author code.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+
+from contracts.errors import ConfigError
+from contracts.model_inputs import BadSchema, InputFault, InputSchema, compile_schema
+from contracts.model_spec import ModelRegistry, ModelSpec, ResourceSpec, check_input, describe, draw_seed
+from contracts.toml_table import Table
+
+__all__ = [
+    "InputFault",
+    "InputSchema",
+    "ModelRegistry",
+    "ModelSpec",
+    "ResourceSpec",
+    "check_input",
+    "describe",
+    "draw_seed",
+    "load",
+    "parse_models",
+]
+
+ReadFile = Callable[[str], bytes]  # relative path -> content; raises OSError or ValueError with the reason
+
+MAX_FILE_BYTES = 1024 * 1024
+_DEFAULT_TIMEOUT_S = 600.0
+_STAND_IN = b'{"type": "object"}'  # read instead of a file that has a fault already: one cause, one fault
+_MODEL_KEYS = frozenset(
+    {"entry", "inputs", "version", "pools", "vram_mib", "max_batch", "timeout_s", "silence_s"}
+    | {"interpreter", "env", "resources"}
+)
+_RESOURCE_KEYS = frozenset({"rate", "window_s"})
+_MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
+
+
+def load(path: Path) -> ModelRegistry:
+    """Read the models of `path`. Raises ConfigError with every fault in the file and the files it names."""
+    base = path.resolve().parent
+    try:
+        text = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            [f"{path}: cannot be read ({error}); give the path of a pipelines.toml in UTF-8"]
+        ) from error
+
+    def read(relative: str) -> bytes:
+        target = (base / relative).resolve()  # symbolic links are followed before the folder is compared
+        if not target.is_relative_to(base):
+            raise ValueError("leaves the folder of this file; keep pipelines below it")
+        with target.open("rb") as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise ValueError(f"is larger than {MAX_FILE_BYTES} bytes")
+        return content
+
+    return parse_models(text, path.name, base, read)
+
+
+def parse_models(text: str, file_name: str, base: Path, read: ReadFile) -> ModelRegistry:
+    """Turn the text of a pipelines file into a registry.
+
+    Args:
+        text: TOML.
+        file_name: How faults name the file.
+        base: The folder that relative paths start from.
+        read: Gives the content of a file below `base`.
+
+    Raises:
+        ConfigError: with all faults, each as `file: place: what to do`.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:  # says line and column; also where a name is defined twice
+        raise ConfigError([f"{file_name}: is not TOML: {error}"]) from error
+    faults: list[str] = []
+    top = Table(document, "", faults)
+    top.refuse_unknown(frozenset({"models", "resources"}))
+    resources = {name: _resource(name, table) for name, table in top.tables("resources")}
+    specs = tuple(_model(name, table, base, read, resources) for name, table in top.tables("models"))
+    if not specs and not faults:
+        faults.append("models: names no model; add a table [models.<name>]")
+    if faults:
+        raise ConfigError([f"{file_name}: {fault}" for fault in faults])
+    return ModelRegistry(specs, MappingProxyType(resources))
+
+
+def _resource(name: str, table: Table) -> ResourceSpec:
+    table.refuse_unknown(_RESOURCE_KEYS)
+    if not _RESOURCE_NAME.fullmatch(name):
+        table.fault("", "the name of a resource is 1 to 32 of a-z, 0-9, _ and -, and starts with a letter")
+    return ResourceSpec(name, table.whole("rate", None, least=1), table.seconds("window_s", 1.0) or 1.0)
+
+
+def _model(
+    name: str, table: Table, base: Path, read: ReadFile, resources: Mapping[str, ResourceSpec]
+) -> ModelSpec:
+    table.refuse_unknown(_MODEL_KEYS)
+    if not _MODEL_NAME.fullmatch(name):
+        table.fault(
+            "", "the name of a model is 1 to 64 of a-z, 0-9, . _ and -, and starts with a letter or digit"
+        )
+    entry, _ = _file(table, "entry", base, read)
+    inputs, content = _file(table, "inputs", base, read)
+    return ModelSpec(
+        name=name,
+        version=table.text("version", "1", _VERSION),
+        entry=entry,
+        inputs=inputs,
+        schema=_schema(table, content),
+        pools=table.pools("pools", "default"),
+        vram_mib=table.whole("vram_mib", None, least=0),
+        max_batch=table.whole("max_batch", 1, least=1),
+        timeout_s=table.seconds("timeout_s", None) or _DEFAULT_TIMEOUT_S,
+        silence_s=table.seconds("silence_s", None),
+        interpreter=_interpreter(table.text("interpreter", ""), base),
+        env=table.texts("env"),
+        resources=_used(table, resources),
+    )
+
+
+def _used(table: Table, resources: Mapping[str, ResourceSpec]) -> Mapping[str, int]:
+    used = table.wholes("resources", least=1)
+    for name, units in used.items():
+        if name not in resources:
+            table.fault(
+                f"resources.{name}", f"is not declared; add [resources.{name}] with rate and window_s"
+            )
+        elif units > resources[name].rate:
+            table.fault(f"resources.{name}", f"is above the rate {resources[name].rate}: no job could start")
+    return MappingProxyType(dict(used))
+
+
+def _file(table: Table, key: str, base: Path, read: ReadFile) -> tuple[Path, bytes]:
+    relative = table.text(key)
+    parts = PurePosixPath(relative)
+    if parts.is_absolute() or ".." in parts.parts:
+        table.fault(key, "must be a path below the folder of this file, without ..")
+    elif relative:
+        try:
+            return base / relative, read(relative)
+        except OSError as error:
+            table.fault(key, f"{relative} cannot be read: {error.strerror or type(error).__name__}")
+        except ValueError as error:
+            table.fault(key, f"{relative} {error}")
+    return base, _STAND_IN
+
+
+def _schema(table: Table, content: bytes) -> InputSchema:
+    try:
+        return compile_schema(content)
+    except BadSchema as error:
+        table.fault("inputs", f"the schema {error}")
+        return compile_schema(_STAND_IN)
+
+
+def _interpreter(text: str, base: Path) -> str:
+    """Make a path absolute; a bare name is left to the PATH of the worker, which may be another host."""
+    return str(base / text) if "/" in text else text
