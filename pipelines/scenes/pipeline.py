@@ -1,0 +1,104 @@
+"""Text to picture: a small latent diffusion model of landscapes, 2.9 MB of weights, about 0.1 s on one core.
+
+An example to copy. The worker calls `prepare` and `load` once in a child process, then `run` for each job.
+Nothing of Headrace is imported: `device` and `job` are plain objects. The same inputs give the same bytes on
+the same CPU and library versions.
+"""
+
+import hashlib
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+from model import LATENT_SHAPE, Scenes
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from vocabulary import read_prompt
+
+FOLDER = Path(__file__).parent
+THUMBNAIL_PIXELS = 128
+PREVIEW_PIXELS = 256
+PREVIEWS_PER_JOB = 8
+
+# Recorded when the weights were exported. A truncated download would otherwise draw noise without an error.
+WEIGHTS_SHA256 = {
+    "denoiser.onnx": "910a78348a3157e99b2da41db257e8a90a6e9592f4fa1fd0eef90c74cfb082b0",
+    "decoder.onnx": "489a064dfeb17b87636887f63fa951a6e023e16c43348e104af78b98318c2cc6",
+}
+
+_PROPERTIES = json.loads((FOLDER / "inputs.schema.json").read_text())["properties"]
+DEFAULTS = {name: schema["default"] for name, schema in _PROPERTIES.items() if "default" in schema}
+
+
+def prepare():
+    """Read the weights and check them; needs no device, so it may run while another job has it."""
+    return {
+        name: checked_weights(FOLDER / "weights" / name, digest) for name, digest in WEIGHTS_SHA256.items()
+    }
+
+
+def load(device, prepared):
+    """Put the networks on the device."""
+    return Scenes(prepare() if prepared is None else prepared, device)
+
+
+def run(model, inputs, job):
+    """Draw one picture; `job.progress` reports each step and is where a cancel ends the run."""
+    inputs = {"seed": 0, **DEFAULTS, **inputs}
+    steps, size, seed = int(inputs["steps"]), int(inputs["size"]), int(inputs["seed"])
+    guidance = float(inputs["guidance"])
+
+    job.progress(0, steps, phase="encoding_prompt")
+    words, unknown_words = read_prompt(inputs["prompt"])
+    noise = np.random.default_rng(seed).standard_normal(LATENT_SHAPE, np.float32)
+
+    preview_every = max(1, steps // PREVIEWS_PER_JOB)
+    for step, latent in model.denoise(words, guidance, noise, steps):
+        job.progress(step, steps, phase="denoising")
+        if step % preview_every == 0 and step < steps:
+            job.preview(webp(model.decode(latent), min(size, PREVIEW_PIXELS)), step)
+
+    job.progress(steps, steps, phase="decoding")
+    pixels = model.decode(latent)
+    job.milestone("latents.decoded")
+
+    job.progress(steps, steps, phase="postprocessing")
+    made_with = {"seed": seed, "steps": steps, "guidance": guidance, "size": size, "words": list(words)}
+    provenance = {**made_with, "weights": WEIGHTS_SHA256}
+    job.artifact(
+        "thumbnail.png", png(pixels, THUMBNAIL_PIXELS, provenance), kind="image", variant="thumbnail"
+    )
+    job.artifact("picture.png", png(pixels, size, provenance), kind="image", variant="original")
+    return {**made_with, "unknownWords": list(unknown_words)}
+
+
+def checked_weights(path, digest):
+    """Return the bytes of a weights file. Raises RuntimeError when they are not the ones recorded."""
+    content = path.read_bytes()
+    found = hashlib.sha256(content).hexdigest()
+    if found != digest:
+        raise RuntimeError(f"weights/{path.name} has sha256 {found}, not {digest}: fetch the file again")
+    return content
+
+
+def enlarged(pixels, size):
+    """Return the picture at size x size pixels."""
+    return Image.fromarray(pixels).resize((size, size), Image.Resampling.LANCZOS)
+
+
+def png(pixels, size, provenance):
+    """Return a PNG that tells how it was made; no time stamp, so that a repeat has the same bytes."""
+    text = PngInfo()
+    text.add_text("Software", "headrace scenes")
+    text.add_text("provenance", json.dumps(provenance, sort_keys=True))
+    buffer = io.BytesIO()
+    enlarged(pixels, size).save(buffer, "PNG", pnginfo=text)
+    return buffer.getvalue()
+
+
+def webp(pixels, size):
+    """Return a small and quick file for a look at the work so far."""
+    buffer = io.BytesIO()
+    enlarged(pixels, size).save(buffer, "WEBP", quality=60, method=0)
+    return buffer.getvalue()
