@@ -10,12 +10,12 @@ import re
 from datetime import datetime
 from typing import Annotated, Literal, LiteralString, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-PRIORITIES = ("low", "normal", "high", "urgent")
-TIERS = ("free", "standard", "enterprise")
+from contracts.events import WEBHOOK_EVENTS, Priority
+
 SCOPES = (
     "jobs:write",
     "jobs:read",
@@ -30,7 +30,6 @@ MAX_ATTEMPTS = 20
 DEFAULT_MAX_ATTEMPTS = 3
 DAY_S = 86_400
 
-Priority = Literal["low", "normal", "high", "urgent"]
 Tier = Literal["free", "standard", "enterprise"]
 Scope = Literal[
     "jobs:write",
@@ -66,6 +65,14 @@ def _contradiction(pointer: str, message: LiteralString) -> PydanticCustomError:
     return PydanticCustomError("contradiction", message, {"pointer": pointer})
 
 
+def _known_event(name: str) -> str:
+    # A misspelt name would subscribe to nothing, and nobody would find out why no webhook comes.
+    if name not in WEBHOOK_EVENTS:
+        raise PydanticCustomError("literal_error", "must be the name of an event that webhooks carry")
+    return name
+
+
+EventName = Annotated[str, AfterValidator(_known_event), Field(json_schema_extra={"enum": sorted(WEBHOOK_EVENTS)})]
 Instant = Annotated[datetime, BeforeValidator(_parse_instant, json_schema_input_type=str)]
 
 
@@ -92,14 +99,14 @@ class JobPolicy(Body):
 
 
 class GenerationJobData(Body):
-    """Body of `POST /v1/jobs`: who asks, for what, where to call back; all other parameters live in `input`."""
+    """Body of `POST /v1/jobs`: who asks, for what, where to call back; all else lives in `input`."""
 
     user_id: Name
     prompt: str = Field(max_length=65_536)
     model: Annotated[str, Field(min_length=1, max_length=128)]
     webhook_url: Annotated[str, Field(min_length=1, max_length=2_048)] | None = None
     input: dict[str, object] = Field(default_factory=dict, max_length=256)
-    webhook_events: Annotated[tuple[str, ...], Field(strict=False, min_length=1, max_length=64)] | None = None
+    webhook_events: Annotated[tuple[EventName, ...], Field(strict=False, max_length=64)] | None = None
     priority: Priority = "normal"
     pool: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     policy: JobPolicy = JobPolicy()
@@ -110,6 +117,8 @@ class GenerationJobData(Body):
     def _refuse_contradictions(self) -> Self:
         if "prompt" in self.input:
             raise _contradiction("/input/prompt", "the prompt belongs at the top level, not in input")
+        if self.webhook_events == ():
+            raise _contradiction("/webhookEvents", "names no event; leave it out for the default ones")
         if self.webhook_events is not None and self.webhook_url is None:
             raise _contradiction("/webhookEvents", "needs a webhookUrl: nobody would be told")
         return self

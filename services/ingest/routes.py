@@ -1,0 +1,43 @@
+"""What a route is: one row with everything that the router, the scope check and the OpenAPI document need.
+
+One table serves all three, so that the document cannot drift from what is served.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+from pydantic import BaseModel
+
+from services.ingest.tenancy import Caller
+
+OpenHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+KeyedHandler = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A query parameter or header; `schema` is JSON Schema."""
+
+    name: str
+    about: str
+    place: str = "query"
+    schema: str = "string"
+    repeats: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method on one path. Without a `scope` no key is asked for."""
+
+    method: str
+    path: str
+    handler: OpenHandler | KeyedHandler
+    about: str
+    scope: str | None = None
+    body: type[BaseModel] | None = None
+    replies: tuple[tuple[int, str], ...] = ((200, "Done."),)
+    reply: type[BaseModel] | None = None
+    media_type: str = "application/json"
+    problems: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
