@@ -1,0 +1,126 @@
+"""Identifiers: minted once, sortable by time, routable without a look-up table.
+
+A job id is `job_` + 26 base32 characters (48 bits of milliseconds, 80 of chance) + the two-letter code of
+its pool. Ids of events, artifacts and deliveries begin with the job's part, so each of them names its pool.
+Nothing here reads a clock or a random source: both come in as arguments.
+"""
+
+import re
+from typing import NewType
+
+JobId = NewType("JobId", str)
+TenantId = NewType("TenantId", str)
+WorkerId = NewType("WorkerId", str)
+EventId = NewType("EventId", str)
+ArtifactId = NewType("ArtifactId", str)
+DeliveryId = NewType("DeliveryId", str)
+OfferId = NewType("OfferId", str)
+
+ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32 in lower case: no i, l, o, u
+RANDOM_BITS = 80
+JOB_PART_LENGTH = 28
+
+_JOB = re.compile(r"job_[0-9a-hjkmnp-tv-z]{26}[a-z]{2}")
+_OF_JOB = re.compile(r"(evt|art|dlv)_([0-9a-hjkmnp-tv-z]{26}[a-z]{2})_[0-9a-z_]{1,80}")
+_TENANT = re.compile(r"t_[a-z0-9][a-z0-9_-]{0,47}")
+_POOL = re.compile(r"[a-z][a-z0-9-]{0,31}")
+
+
+class BadId(ValueError):
+    """The text is not an id of the expected kind."""
+
+
+def encode_base32(value: int, length: int) -> str:
+    """Write `value` in `length` base32 characters, most significant first.
+
+    >>> encode_base32(33, 3)
+    '011'
+    """
+    characters = []
+    for _ in range(length):
+        characters.append(ALPHABET[value & 31])
+        value >>= 5
+    return "".join(reversed(characters))
+
+
+def mint_job_id(real_ms: int, random_bits: int, pool_code: str) -> JobId:
+    """Mint the id of a job created at `real_ms`; `random_bits` is an integer below 2**80."""
+    return JobId("job_" + encode_base32((real_ms << RANDOM_BITS) | random_bits, 26) + pool_code)
+
+
+def parse_job_id(text: str) -> JobId:
+    """Return the job id in `text`. Raises BadId for anything else."""
+    if not _JOB.fullmatch(text):
+        raise BadId(f"not a job id: {text[:40]!r}")
+    return JobId(text)
+
+
+def pool_code_of(any_id: str) -> str:
+    """Return the pool code in a job, event, artifact or delivery id. Raises BadId."""
+    return str(job_of(any_id))[-2:]
+
+
+def job_of(any_id: str) -> JobId:
+    """Return the job that a job, event, artifact or delivery id belongs to. Raises BadId."""
+    if _JOB.fullmatch(any_id):
+        return JobId(any_id)
+    match = _OF_JOB.fullmatch(any_id)
+    if match is None:
+        raise BadId(f"not the id of a job, event, artifact or delivery: {any_id[:40]!r}")
+    return JobId("job_" + match[2])
+
+
+def event_id(job_id: str, sequence: int) -> EventId:
+    """Name event number `sequence` of a job; the same name on every delivery and every replay."""
+    return EventId(f"evt_{job_id[4:]}_{sequence}")
+
+
+def entry_event_id(pool_code: str, epoch: int, position: str) -> EventId:
+    """Name an event that belongs to no job by its place in the log."""
+    return EventId(f"evt_{pool_code}_{epoch}_{position.replace('-', '_')}")
+
+
+def artifact_id(job_id: str, fence: int, index: int) -> ArtifactId:
+    """Name artifact number `index` of the attempt with this fence; two attempts never share a name."""
+    return ArtifactId(f"art_{job_id[4:]}_{fence}_{index}")
+
+
+def preview_id(job_id: str) -> ArtifactId:
+    """Name the one preview of a job, which is replaced as it grows."""
+    return ArtifactId(f"art_{job_id[4:]}_preview")
+
+
+def delivery_id(job_id: str, sequence: int, endpoint: str, generation: int) -> DeliveryId:
+    """Name the delivery of one event to one endpoint: planning it twice makes one delivery."""
+    return DeliveryId(f"dlv_{job_id[4:]}_{sequence}_{endpoint}_{generation}")
+
+
+def mint_worker_id(real_ms: int, random_bits: int) -> WorkerId:
+    """Mint a worker id; a supervisor takes a new one at every boot, so a dead one can never be resumed."""
+    return WorkerId("wrk_" + encode_base32((real_ms << RANDOM_BITS) | random_bits, 26))
+
+
+def mint_token(random_bits: int) -> str:
+    """Return 16 base32 characters from 80 random bits: leader tokens, offers, write ids."""
+    return encode_base32(random_bits, 16)
+
+
+def is_tenant_id(text: str) -> bool:
+    """Whether `text` may name a tenant: nothing that could break a key, a pattern or a hash tag."""
+    return _TENANT.fullmatch(text) is not None
+
+
+def is_pool_name(text: str) -> bool:
+    """Whether `text` may name a pool."""
+    return _POOL.fullmatch(text) is not None
+
+
+def pool_code(ordinal: int) -> str:
+    """Return the code of the `ordinal`-th pool ever created: aa, ab, ... zz.
+
+    >>> pool_code(0), pool_code(27)
+    ('aa', 'bb')
+    """
+    if not 0 <= ordinal < 676:
+        raise BadId("there are codes for 676 pools")
+    return chr(97 + ordinal // 26) + chr(97 + ordinal % 26)

@@ -1,0 +1,48 @@
+"""Places in the log. Inside a pool a position is a stream id `<ms>-<seq>`; in public it is
+`<poolcode>.<epoch>.<ms>-<seq>`, so that a position of another pool or of a lost log is recognised.
+"""
+
+import re
+from dataclasses import dataclass
+
+START = "0-0"
+_PUBLIC = re.compile(r"([a-z0-9]{2})\.(\d{1,9})\.(\d{1,16}-\d{1,10})")
+
+
+class BadPosition(ValueError):
+    """The text is not a position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A public position: pool code, epoch of the pool's log, stream id in it."""
+
+    pool_code: str
+    epoch: int
+    entry: str
+
+    def __str__(self) -> str:
+        return f"{self.pool_code}.{self.epoch}.{self.entry}"
+
+
+def parse_position(text: str) -> Position:
+    """Read a public position. Raises BadPosition."""
+    match = _PUBLIC.fullmatch(text)
+    if match is None:
+        raise BadPosition(f"not a position: {text[:60]!r}")
+    return Position(match[1], int(match[2]), match[3])
+
+
+def entry_key(entry: str) -> tuple[int, int]:
+    """Return (ms, seq) of a stream id, comparable; text does not compare as positions do.
+
+    >>> entry_key("9-10") > entry_key("9-9")
+    True
+    """
+    ms, _, seq = entry.partition("-")
+    return int(ms), int(seq or 0)
+
+
+def entry_ms(entry: str) -> int:
+    """Return the server's wall time in ms at which the entry was appended."""
+    return int(entry.partition("-")[0])

@@ -1,0 +1,216 @@
+"""Settings from the environment: `HEADRACE_<GROUP>__<NAME>`. The same names for every process.
+
+All faults are reported together, unknown `HEADRACE_*` variables among them; a secret may come from a file named by
+`<NAME>_FILE`. Only `__main__` files read the environment; everything else is given a `Settings`.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+
+from contracts.errors import ConfigError
+from contracts.retry import WEBHOOK_DELAYS_S, parse_delays
+
+PREFIX = "HEADRACE_"
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_seconds(value: object) -> object:
+    """Read `90`, `1.5`, `10m`, `24h` as seconds; leaves anything else to pydantic.
+
+    >>> parse_seconds("10m"), parse_seconds("2")
+    (600.0, '2')
+    """
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
+        return float(match[1]) * _UNITS[match[2]]
+    return value
+
+
+Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=31_536_000)]
+Positive = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0, le=31_536_000)]
+Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
+Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
+
+
+class Group(BaseModel):
+    """Base of the groups: unknown names are faults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class RedisSettings(Group):
+    """The store. Empty: `headrace up` starts one of its own."""
+
+    url: str = ""
+
+
+class StoreSettings(Group):
+    """The embedded store, and how durable an answer is."""
+
+    server: str | None = None  # a binary that is used instead of looking for one
+    durability: Literal["process", "fsync"] = "process"
+
+
+class IngestSettings(Group):
+    """The HTTP door."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    body_bytes: Bytes = 1 << 20
+    body_timeout_s: Positive = 10.0
+    connections: Count = 2_000
+    store_timeout_s: Positive = 1.5  # a POST is answered within this also while the store is away
+
+
+class AdmissionSettings(Group):
+    """How much may wait; a tenant's own limits come first."""
+
+    tenant_jobs: Count = 10_000
+    tenant_bytes: Bytes = 1 << 30
+    pool_jobs: Count = 1_000_000
+    pool_bytes: Bytes = 8 << 30
+    memory_ratio: Annotated[float, Field(gt=0, le=1)] = 0.8  # of maxmemory, above which nothing new is admitted
+
+
+class WorkerSettings(Group):
+    """The supervisor and its children."""
+
+    devices: str = ""  # "cpu*2", "sim:24GiB*4"; empty: what is found, else one CPU device
+    heartbeat_s: Positive = 1.0
+    lease_s: Positive = 10.0
+    drain_s: Seconds = 30.0
+    cancel_grace_s: Seconds = 1.0
+    term_grace_s: Seconds = 0.5
+    scratch_bytes: Bytes = 1 << 30
+    result_bytes: Bytes = 65_536
+    pool: str = "default"
+
+
+class SchedulerSettings(Group):
+    """The leader of a pool."""
+
+    lease_s: Positive = 3.0
+    tick_s: Positive = 0.5
+
+
+class RetrySettings(Group):
+    """Back-off between attempts."""
+
+    base_s: Positive = 5.0
+    cap_s: Positive = 600.0
+
+
+class WebhookSettings(Group):
+    """Sending webhooks."""
+
+    timeout_s: Positive = 15.0
+    schedule: tuple[float, ...] = tuple(WEBHOOK_DELAYS_S)
+    allow_private: Literal["none", "loopback", "all"] = "none"
+    nameservers: str = ""
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 64
+    endpoint_concurrency: Annotated[int, Field(ge=1, le=1_000)] = 5
+
+    @field_validator("schedule", mode="before")
+    @classmethod
+    def _schedule(cls, value: object) -> object:
+        return parse_delays(value) if isinstance(value, str) else value
+
+
+class RetentionSettings(Group):
+    """How long things are kept after they ended; 0 means as soon as the conditions hold."""
+
+    completed_s: Seconds = 3_600.0
+    failed_s: Seconds = 86_400.0
+    idempotency_s: Positive = 86_400.0
+    artifacts_s: Positive = 604_800.0
+
+
+class AdminSettings(Group):
+    """The operator's key."""
+
+    key: SecretStr | None = None
+
+
+class ClientSettings(Group):
+    """The command line as a client."""
+
+    url: str = ""
+    key: SecretStr | None = None
+
+
+class LogSettings(Group):
+    """The process's own log and the limit of the event log."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    max_bytes: Bytes = 4 << 30
+
+
+class Settings(Group):
+    """All settings of all processes."""
+
+    redis: RedisSettings = RedisSettings()
+    store: StoreSettings = StoreSettings()
+    ingest: IngestSettings = IngestSettings()
+    admission: AdmissionSettings = AdmissionSettings()
+    worker: WorkerSettings = WorkerSettings()
+    scheduler: SchedulerSettings = SchedulerSettings()
+    retry: RetrySettings = RetrySettings()
+    webhook: WebhookSettings = WebhookSettings()
+    retention: RetentionSettings = RetentionSettings()
+    admin: AdminSettings = AdminSettings()
+    client: ClientSettings = ClientSettings()
+    log: LogSettings = LogSettings()
+    data_dir: Path = Path(".headrace")
+    pipelines: Path = Path("pipelines/pipelines.toml")
+    public_url: str = ""
+
+
+def load_settings(environ: Mapping[str, str]) -> Settings:
+    """Read the settings. Raises ConfigError with every fault, each with the variable's name and what to do."""
+    faults: list[str] = []
+    tree: dict[str, object] = {}
+    for name, value in sorted(environ.items()):
+        if name.startswith(PREFIX):
+            _place(tree, name, value, faults)
+    try:
+        settings = Settings.model_validate(tree)
+    except ValidationError as error:
+        faults += [_fault(dict(detail)) for detail in error.errors(include_url=False, include_input=False)]
+    if faults:
+        raise ConfigError(faults)
+    return settings
+
+
+def _place(tree: dict[str, object], name: str, value: str, faults: list[str]) -> None:
+    path = name[len(PREFIX) :].lower().split("__")
+    if path[-1] in ("key_file",):
+        path[-1], value = "key", _read_secret(name, value, faults)
+    node = tree
+    for part in path[:-1]:
+        child = node.setdefault(part, {})
+        if not isinstance(child, dict):
+            faults.append(f"{name}: {part} is a value, not a group")
+            return
+        node = child
+    node[path[-1]] = value
+
+
+def _read_secret(name: str, path: str, faults: list[str]) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError as error:
+        faults.append(f"{name}: {path} cannot be read ({error.strerror}); name a file that holds the secret")
+        return ""
+
+
+def _fault(detail: dict[str, object]) -> str:
+    loc = detail["loc"]
+    path = "__".join(str(part) for part in loc) if isinstance(loc, tuple) else ""
+    name = PREFIX + path.upper()
+    if detail["type"] == "extra_forbidden":
+        return f"{name}: there is no such setting; see contracts/settings.py for the names"
+    return f"{name}: {detail['msg']}"

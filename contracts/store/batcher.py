@@ -1,0 +1,98 @@
+"""One pipeline in flight: calls made while it is under way leave together in the next one.
+
+That is group commit on the client's side: several times the rate of many connections, and one fsync on the server
+serves the whole batch. Calls leave in the order they were made. A call whose caller has gone away is not sent.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from contracts.errors import StoreUnavailable
+from contracts.store import library
+from contracts.store.clients import as_store_error
+
+MAX_BATCH = 256
+MAX_WAITING = 20_000
+
+
+class Batcher:
+    """Calls of the function library through one connection, batched."""
+
+    def __init__(self, client: Redis) -> None:
+        self._client = client
+        self._waiting: deque[tuple[list[object], asyncio.Future[object]]] = deque()
+        self._running: asyncio.Task[None] | None = None
+
+    async def call(self, verb: str, keys: Sequence[str], args: Sequence[object]) -> object:
+        """Call a verb and return its raw reply. Raises StoreUnavailable, StoreFull."""
+        if len(self._waiting) >= MAX_WAITING:
+            raise StoreUnavailable("too many calls are waiting")
+        command: list[object] = ["FCALL", library.function_name(verb), len(keys), *keys, *args]
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting.append((command, future))
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._drain())
+        return await future
+
+    async def close(self) -> None:
+        """Wait for what is under way."""
+        if self._running is not None:
+            await self._running
+
+    async def _drain(self) -> None:
+        while self._waiting:
+            size = min(MAX_BATCH, len(self._waiting))
+            taken = [self._waiting.popleft() for _ in range(size)]
+            batch = [(command, future) for command, future in taken if not future.done()]
+            if batch:
+                await self._send(batch)
+
+    async def _send(self, batch: list[tuple[list[object], asyncio.Future[object]]]) -> None:
+        try:
+            replies = await self._execute([command for command, _ in batch])
+        except Exception as error:  # every caller must hear of it, whatever it was
+            replies = [as_store_error(error)] * len(batch)
+        for (_, future), reply in zip(batch, replies, strict=True):
+            if future.done():
+                continue
+            if isinstance(reply, Exception):
+                future.set_exception(as_store_error(reply))
+            else:
+                future.set_result(reply)
+
+    async def _execute(self, commands: list[list[object]]) -> list[object]:
+        replies = await self._pipeline(commands)
+        missing = [i for i, reply in enumerate(replies) if _is_missing(reply)]
+        if missing:  # first use, a fresh server, or a node that joined: load and repeat just those
+            await load(self._client)
+            for i, reply in zip(missing, await self._pipeline([commands[i] for i in missing]), strict=True):
+                replies[i] = reply
+        return replies
+
+    async def _pipeline(self, commands: list[list[object]]) -> list[object]:
+        if len(commands) == 1:
+            try:
+                return [await self._client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
+            except ResponseError as error:
+                return [error]
+        pipeline = self._client.pipeline(transaction=False)
+        for command in commands:
+            pipeline.execute_command(*command)
+        return await pipeline.execute(raise_on_error=False)
+
+
+async def load(client: Redis) -> None:
+    """Load the library if this version is absent; never replaces anything."""
+    try:
+        await client.function_load(library.source())
+    except ResponseError as error:
+        if "already exists" not in str(error):
+            raise
+
+
+def _is_missing(reply: object) -> bool:
+    return isinstance(reply, ResponseError) and "unction not found" in str(reply)

@@ -1,0 +1,98 @@
+"""The two redis clients of a process: one for commands, one that may block.
+
+Commands: short time-outs, finite retries (endless ones hang for ever on a dead master). Every write is idempotent,
+so a repeat by the client is harmless. The blocking reader has a longer time-out than its BLOCK and no retry of its
+own: a lost reply must surface, because what it carried is already in the reader's pending list.
+"""
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.exceptions import (
+    ClusterDownError,
+    ConnectionError,
+    MasterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TimeoutError,
+    TryAgainError,
+)
+
+from contracts.errors import ConfigError, StoreFull, StoreUnavailable
+
+COMMAND_TIMEOUT_S = 5.0
+BLOCK_MARGIN_S = 2.0
+_ELSEWHERE = (ReadOnlyError, MasterDownError, TryAgainError, ClusterDownError)
+# AttributeError and TypeError: redis-py 8.1 leaks them from a connection that was closed under it (its issue 4287).
+LOST = (ConnectionError, TimeoutError, OSError, AttributeError, TypeError, *_ELSEWHERE)
+
+
+def command_client(url: str, *, retries: int = 2, connections: int = 32) -> Redis:
+    """Open the client for commands; its pool waits instead of raising when all connections are busy."""
+    check_url(url)
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=connections,
+        timeout=10,
+        socket_timeout=COMMAND_TIMEOUT_S,
+        socket_connect_timeout=2.0,
+        retry=Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.5), retries),
+        retry_on_error=list(_ELSEWHERE),
+    )
+    return Redis(connection_pool=pool)
+
+
+def blocking_client(url: str, block_s: float) -> Redis:
+    """Open a client for reads that block up to `block_s`."""
+    check_url(url)
+    return Redis.from_url(
+        url,
+        socket_timeout=block_s + BLOCK_MARGIN_S,
+        socket_connect_timeout=2.0,
+        retry=Retry(NoBackoff(), 0),
+        single_connection_client=True,
+    )
+
+
+def check_url(url: str) -> None:
+    """Refuse what is not proven to work. Raises ConfigError."""
+    scheme = url.partition("://")[0]
+    if scheme not in ("redis", "rediss", "unix"):
+        raise ConfigError(
+            [f"HEADRACE_REDIS__URL: {scheme}:// is not supported; use redis://, rediss:// or unix:// of one server"]
+        )
+
+
+def as_text(raw: bytes | str) -> str:
+    """Decode what the server sent."""
+    return raw.decode() if isinstance(raw, bytes) else raw
+
+
+async def read_hash(client: Redis, key: str) -> dict[str, str]:
+    """Return a hash as texts; {} when there is none. Raises StoreUnavailable."""
+    try:
+        raw = await client.hgetall(key)
+    except LOST as error:
+        raise StoreUnavailable(str(error)) from error
+    return {as_text(name): as_text(value) for name, value in raw.items()}
+
+
+async def read_members(client: Redis, key: str) -> list[str]:
+    """Return the members of a set as sorted texts. Raises StoreUnavailable."""
+    try:
+        raw = await client.smembers(key)
+    except LOST as error:
+        raise StoreUnavailable(str(error)) from error
+    return sorted(as_text(member) for member in raw)
+
+
+def as_store_error(error: Exception) -> Exception:
+    """Turn an error of the client into ours; anything that is neither loss nor fullness is returned as it is."""
+    if isinstance(error, OutOfMemoryError) or str(error).startswith("OOM"):
+        return StoreFull(str(error))
+    if isinstance(error, LOST):
+        return StoreUnavailable(f"{type(error).__name__}: {error}")
+    if isinstance(error, ResponseError) and str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN")):
+        return StoreUnavailable(str(error))
+    return error

@@ -1,0 +1,114 @@
+"""Configuration as a live fold of {_sys}: tenants, keys, pools. Every process follows the log; a revoked key stops
+working as soon as the entry is read, long before any cache would notice.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from redis.asyncio import Redis
+
+from contracts import events as ev
+from contracts.errors import Rejected, StoreUnavailable
+from contracts.ids import mint_token, pool_code
+from contracts.store import keys, replies
+from contracts.store.batcher import Batcher
+from contracts.store.clients import as_text
+from contracts.store.log import LogReader, Poison, pause
+from contracts.store.words import Word
+from contracts.store.write import KeyRing, Write, encode
+from contracts.tenant import Configuration, configure
+from contracts.wire import Entry
+
+LAYOUT = 1
+TRIES = 20
+FOLLOW_BLOCK_MS = 1000
+
+Decide = Callable[[Configuration], ev.Event | None]
+
+
+class Directory:
+    """The folded configuration of this process, and the one way to change it."""
+
+    def __init__(self, batcher: Batcher, command: Redis, blocking: Redis) -> None:
+        self._call = batcher.call
+        self._command = command
+        self._catch_up = LogReader(command, keys.log(keys.SYSTEM))
+        self._follow = LogReader(blocking, keys.log(keys.SYSTEM))
+        self.configuration = Configuration()
+
+    async def open(self) -> None:
+        """Make the log if it is not there, and fold all of it. Raises ConfigError for a newer layout."""
+        await self._call("open", [keys.log(keys.SYSTEM), keys.meta(keys.SYSTEM)], [LAYOUT])
+        await self.refresh()
+
+    async def refresh(self) -> Configuration:
+        """Fold whatever is new, without waiting."""
+        self._catch_up.position = self.configuration.position
+        while entries := await self._catch_up.read(count=1000):
+            for entry in entries:
+                self._fold(entry)
+        return self.configuration
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """Fold the log as it grows, until `stop`; survives any outage of the store."""
+        failures = 0
+        while not stop.is_set():
+            self._follow.position = self.configuration.position
+            try:
+                entries = await self._follow.read(count=1000, block_ms=FOLLOW_BLOCK_MS)
+            except StoreUnavailable:
+                failures += 1
+                await pause(failures, stop, random.random())
+                continue
+            failures = 0
+            for entry in entries:
+                self._fold(entry)
+
+    async def change(self, decide: Decide, subject: str, secrets: Mapping[str, str] | None = None) -> Configuration:
+        """Append the event that `decide` makes of the newest configuration; None changes nothing.
+
+        `decide` may raise Rejected. It is asked again when somebody else was faster.
+        """
+        write_id = mint_token(random.SystemRandom().getrandbits(80))
+        for _ in range(TRIES):
+            event = decide(await self.refresh())
+            if event is None:
+                return self.configuration
+            answer = await self._append(event, subject, write_id, secrets or {})
+            if answer.word is Word.APPLIED:
+                return await self.refresh()
+            if answer.word is Word.GONE:
+                await self.open()
+        raise Rejected("version_mismatch", "the configuration is changing too fast; try again", retry_after_s=1)
+
+    async def pool(self, name: str) -> str:
+        """Return the code of a pool, giving it one when it is new."""
+
+        def decide(state: Configuration) -> ev.Event | None:
+            if name in state.pools:
+                return None
+            return ev.PoolCreated(pool=name, code=pool_code(len(state.pools)))
+
+        if name not in self.configuration.pools:
+            await self.change(decide, name)
+        return self.configuration.pools[name]
+
+    async def secret(self, name: str) -> str | None:
+        """Return a secret by name, e.g. `webhook:<tenant>`."""
+        value = await self._command.get(keys.secret(name))
+        return None if value is None else as_text(value)
+
+    async def _append(self, event: ev.Event, subject: str, write_id: str, secrets: Mapping[str, str]) -> replies.Reply:
+        fixed = [keys.log(keys.SYSTEM), keys.meta(keys.SYSTEM), *(keys.secret(name) for name in secrets)]
+        ring = KeyRing(keys.SYSTEM, fixed)
+        write = encode(Write(subject, (event,), of_job=False), ring)
+        args = [0, write_id, self.configuration.position, write, *secrets.values()]
+        return replies.reply(await self._call("configure", ring.keys, args))
+
+    def _fold(self, entry: Entry | Poison) -> None:
+        if isinstance(entry, Poison):  # kept in the log; every reader skips it alike
+            self.configuration = replace(self.configuration, position=entry.position)
+            return
+        self.configuration = configure(self.configuration, entry)

@@ -1,0 +1,100 @@
+"""What ingest and readers ask of a pool: admit, append, read one job, page through a tenant's jobs."""
+
+from dataclasses import dataclass
+
+from contracts.errors import Corrupt
+from contracts.job import JobState, fold, from_hash
+from contracts.store import keys, replies
+from contracts.store.batcher import Batcher
+from contracts.store.write import KeyRing, Write, encode
+from contracts.wire import Entry, decode
+
+MOST_EVENTS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Admission limits of one call: open jobs and their bytes, of the tenant and of the pool."""
+
+    tenant_jobs: int = 10_000
+    tenant_bytes: int = 1 << 30
+    pool_jobs: int = 1_000_000
+    pool_bytes: int = 8 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """One job as the store has it. `entries` are oldest first; `state` comes from the hash, not from them."""
+
+    state: JobState
+    entries: tuple[Entry, ...]
+    body: bytes = b""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the entries reach back to the job's creation."""
+        return bool(self.entries) and self.entries[0].sequence == 1
+
+    def folded(self) -> JobState:
+        """Fold the entries. Raises Corrupt when they are not complete."""
+        if not self.complete:
+            raise Corrupt(self.state.position, f"{self.state.id}: its first events are no longer in the log")
+        return fold(self.state.id, self.entries)
+
+
+class Jobs:
+    """Calls about jobs; any number of pools."""
+
+    def __init__(self, batcher: Batcher) -> None:
+        self._call = batcher.call
+
+    async def admit(
+        self, pool: str, write: Write, body: bytes, tenant_id: str, limits: Limits, now_ms: int = 0
+    ) -> replies.Admission:
+        """Make a job durable, once for its id; see `admit.lua`."""
+        job_id = write.subject
+        fixed = [keys.log(pool), keys.job(pool, job_id), keys.body(pool, job_id), keys.jobs(pool, tenant_id),
+                 keys.usage(pool), keys.admitted(pool, job_id)]  # fmt: skip
+        ring = KeyRing(pool, fixed)
+        args = [now_ms, encode(write, ring), body, tenant_id,
+                limits.tenant_jobs, limits.tenant_bytes, limits.pool_jobs, limits.pool_bytes]  # fmt: skip
+        return replies.admission(await self._call("admit", ring.keys, args))
+
+    async def refuse(self, pool: str, job_id: str, ttl_s: int) -> replies.Reply:
+        """Mark an id that was not admitted so that it never can be; CONFLICT when it was admitted after all."""
+        fixed = [keys.job(pool, job_id), keys.admitted(pool, job_id)]
+        return replies.reply(await self._call("refuse", fixed, [ttl_s]))
+
+    async def append(self, pool: str, write: Write, write_id: str, now_ms: int = 0) -> replies.Reply:
+        """Append events of a writer without a fence; repeating the call with the same id is harmless."""
+        ring = KeyRing(pool, [keys.log(pool), keys.usage(pool), keys.job(pool, write.subject)])
+        args = [now_ms, write_id, encode(write, ring)]
+        return replies.reply(await self._call("append", ring.keys, args))
+
+    async def history(
+        self, pool: str, job_id: str, *, after: int = 0, limit: int = MOST_EVENTS, with_body: bool = False
+    ) -> History | None:
+        """Read a job's state, its newest events after sequence `after`, and its body; None for an unknown job."""
+        fixed = [keys.log(pool), keys.job(pool, job_id), keys.body(pool, job_id)]
+        raw = await self._call("history", fixed, [after, limit, "1" if with_body else ""])
+        assert isinstance(raw, list)
+        flat = replies.texts(raw[0])
+        state = from_hash(job_id, dict(zip(flat[::2], flat[1::2], strict=True)))
+        if state is None:
+            return None
+        entries = tuple(_entry(item) for item in reversed(raw[2]))
+        return History(state, entries, raw[1] if isinstance(raw[1], bytes) else b"")
+
+    async def page(
+        self, pool: str, tenant_id: str, *, below: str = "", limit: int = 50, opened: bool = True, closed: bool = True
+    ) -> list[str]:
+        """Return up to `limit` job ids of the tenant, newest first, older than `below`."""
+        args = [below, limit, "1" if opened else "", "1" if closed else ""]
+        return replies.texts(await self._call("page", [keys.jobs(pool, tenant_id)], args))
+
+
+def _entry(item: list[object]) -> Entry:
+    position, flat = item
+    assert isinstance(position, bytes)
+    assert isinstance(flat, list)
+    return decode(position.decode(), dict(zip(flat[::2], flat[1::2], strict=True)))

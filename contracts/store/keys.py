@@ -1,0 +1,95 @@
+"""Every key name. All keys of a pool carry its hash tag, so that one function call may touch them together.
+
+Texts of users never become part of a key: ids are minted by us, tenant and pool names are checked by `ids.py`.
+"""
+
+SYSTEM = "_sys"
+GROUP_WORK = "gpu"
+GROUP_NOTIFIER = "notifier"
+GROUP_SCHEDULER = "scheduler"
+LOG_GROUPS = (GROUP_SCHEDULER, GROUP_NOTIFIER)
+
+
+def log(pool: str) -> str:
+    """Stream: the event log of the pool, the only truth. Trimmed by the leader."""
+    return f"hr:{{{pool}}}:log"
+
+
+def job(pool: str, job_id: str) -> str:
+    """Hash: folded small fields of a job (`contracts.job.FIELDS`). Removed by `forget`, never by time."""
+    return f"hr:{{{pool}}}:job:{job_id}"
+
+
+def body(pool: str, job_id: str) -> str:
+    """String: lines of JSON; the first is the spec, later ones result and error text. All personal content."""
+    return f"hr:{{{pool}}}:body:{job_id}"
+
+
+def jobs(pool: str, tenant_id: str) -> str:
+    """Zset: the tenant's job ids, score 0 open, 1 closed."""
+    return f"hr:{{{pool}}}:jobs:{tenant_id}"
+
+
+def admitted(pool: str, job_id: str) -> str:
+    """String with TTL: the id was admitted and forgotten (its last position), or `refused` for good."""
+    return f"hr:{{{pool}}}:admitted:{job_id}"
+
+
+def usage(pool: str) -> str:
+    """Hash: open jobs (`jobs`), their bytes (`bytes`, `b:<tenant>`); what admission reads."""
+    return f"hr:{{{pool}}}:usage"
+
+
+def work(pool: str, worker_id: str) -> str:
+    """Stream, group `gpu`: offers, withdrawals, cancels for one worker."""
+    return f"hr:{{{pool}}}:work:{worker_id}"
+
+
+def worker(pool: str, worker_id: str) -> str:
+    """Hash: registration, heartbeat counter `b`, `held`, decks `d<slot>`. Removed when lost or drained."""
+    return f"hr:{{{pool}}}:worker:{worker_id}"
+
+
+def workers(pool: str) -> str:
+    """Set: ids of the workers that have a hash."""
+    return f"hr:{{{pool}}}:workers"
+
+
+def leader(pool: str) -> str:
+    """Hash: epoch, token, until, turn and its verdicts. Never expires."""
+    return f"hr:{{{pool}}}:leader"
+
+
+def snapshot(pool: str) -> str:
+    """Hash: the scheduler's folded state at a position."""
+    return f"hr:{{{pool}}}:snapshot"
+
+
+def meta(pool: str) -> str:
+    """Hash: layout, epoch, cursors of the groups."""
+    return f"hr:{{{pool}}}:meta"
+
+
+def due(pool: str) -> str:
+    """Zset: delivery ids by next due time in ms."""
+    return f"hr:{{{pool}}}:due"
+
+
+def delivery(pool: str, delivery_id: str) -> str:
+    """Hash: one webhook delivery: target, exact bytes, tries."""
+    return f"hr:{{{pool}}}:delivery:{delivery_id}"
+
+
+def poison(pool: str) -> str:
+    """Stream, capped: entries that a reader could not read, with the reason."""
+    return f"hr:{{{pool}}}:poison"
+
+
+def claim(tenant_id: str, key_hash: str) -> str:
+    """Hash with TTL: the claim of one Idempotency-Key; lives in the tenant's slot, not in a pool's."""
+    return f"hr:{{idem:{tenant_id}}}:{key_hash}"
+
+
+def secret(name: str) -> str:
+    """String: a secret that must be usable, so it cannot be hashed; never in the log."""
+    return f"hr:{{{SYSTEM}}}:secret:{name}"

@@ -1,0 +1,50 @@
+"""The function library: one `.lua` per verb, loaded when absent and never replaced.
+
+Function names carry the hash of the whole source (`hr_admit_1a2b3c4d`), so that an old and a new version of the
+product can run side by side on one store during a rolling upgrade.
+"""
+
+import hashlib
+from functools import cache
+from importlib import resources
+
+# In this order: `release_and_start` uses what `emit` and `start` define.
+VERBS = (
+    "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
+    "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "settle_delivery", "claim_key",
+    "end_claim", "configure",
+)  # fmt: skip
+
+_REGISTER = """
+local function register(verb, callback, flags)
+  redis.register_function{function_name = 'hr_' .. verb .. '_HASH', callback = callback, flags = flags}
+end
+"""
+
+
+@cache
+def _body() -> str:
+    folder = resources.files("contracts.store") / "lua"
+    parts = [(folder / f"{name}.lua").read_text() for name in ("_prelude", *VERBS)]
+    # each verb is a block of its own, but for the two whose functions another verb calls
+    return "\n".join([parts[0], _REGISTER, *parts[1:]])
+
+
+@cache
+def source_hash() -> str:
+    """Return the 8 hex digits that name this version of the library."""
+    return hashlib.sha256(_body().encode()).hexdigest()[:8]
+
+
+@cache
+def source() -> str:
+    """Return the library as FUNCTION LOAD takes it."""
+    return f"#!lua name=headrace_{source_hash()}\n" + _body().replace("_HASH", "_" + source_hash())
+
+
+@cache
+def function_name(verb: str) -> str:
+    """Return the name under which this version's verb is registered."""
+    if verb not in VERBS:
+        raise KeyError(verb)
+    return f"hr_{verb}_{source_hash()}"

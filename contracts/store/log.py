@@ -1,0 +1,140 @@
+"""Reading a log: by position (folds, tails) and as a member of a consumer group (the notifier, a worker's work).
+
+Readers own a blocking connection each and a loop of their own: after any error they go on from their own position, a
+group reader from its own pending entries, because a reply that was lost is in nobody's hands but its own.
+An entry that cannot be read is returned as `Poison`, never dropped in silence.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from contracts.errors import Corrupt, StoreUnavailable
+from contracts.positions import START
+from contracts.store.clients import LOST
+from contracts.wire import Entry, decode
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """An entry that cannot be read, with the reason. `deleted` entries were trimmed while they were pending."""
+
+    position: str
+    reason: str
+    deleted: bool = False
+
+
+class LogReader:
+    """Reads one stream from a position on; used for folds, by any number of readers at once."""
+
+    def __init__(self, client: Redis, key: str, position: str = START) -> None:
+        self._client = client
+        self._key = key
+        self.position = position
+
+    async def read(self, count: int = 200, block_ms: int | None = None) -> list[Entry | Poison]:
+        """Return the next entries, waiting up to `block_ms` for the first. Raises StoreUnavailable."""
+        try:
+            raw = await self._client.xread({self._key: self.position}, count=count, block=block_ms)
+        except LOST as error:
+            raise StoreUnavailable(str(error)) from error
+        entries = [_read(position, fields) for position, fields in _of_one_stream(raw)]
+        if entries:
+            self.position = entries[-1].position
+        return entries
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One raw message of a group: position and fields, None when it was deleted before it was handled."""
+
+    position: str
+    fields: dict[bytes, bytes] | None
+
+    def entry(self) -> Entry | Poison:
+        """Read the message as an entry of a log."""
+        if self.fields is None:
+            return Poison(self.position, "trimmed before it was handled", deleted=True)
+        return _read(self.position.encode(), self.fields)
+
+
+class GroupReader:
+    """Reads one stream as a member of a group: first what it already owns, then what is new."""
+
+    def __init__(
+        self, client: Redis, key: str, group: str, consumer: str, *, remake: Callable[[], Awaitable[object]]
+    ) -> None:
+        self._client = client
+        self._key, self._group, self._consumer = key, group, consumer
+        self._remake = remake  # makes the group again at its cursor, when the store lost it
+        self._from = START
+
+    async def read(self, count: int = 64, block_ms: int = 1000) -> list[Message]:
+        """Return the next messages; [] when none came in time. Raises StoreUnavailable after a lost connection."""
+        try:
+            raw = await self._client.xreadgroup(
+                self._group, self._consumer, {self._key: self._from}, count=count, block=block_ms
+            )
+        except ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise StoreUnavailable(str(error)) from error
+            self.own_again()
+            await self._remake()
+            return []
+        except LOST as error:
+            self.own_again()
+            raise StoreUnavailable(str(error)) from error
+        messages = [Message(position.decode(), fields or None) for position, fields in _of_one_stream(raw)]
+        if self._from == ">":
+            return messages
+        if not messages:  # nothing is left of what was read before: on to what is new
+            self._from = ">"
+            return await self.read(count, block_ms)
+        self._from = messages[-1].position
+        return messages
+
+    def own_again(self) -> None:
+        """Begin again with what this consumer already owns: a reply may be lost."""
+        self._from = START
+
+    async def take_over(self, idle_ms: int, cursor: str = START, count: int = 100) -> tuple[str, list[Message]]:
+        """Take messages that another consumer left unhandled for `idle_ms`; returns the cursor for the next call."""
+        try:
+            raw = await self._client.xautoclaim(
+                self._key, self._group, self._consumer, idle_ms, start_id=cursor, count=count
+            )
+        except (*LOST, ResponseError) as error:
+            raise StoreUnavailable(str(error)) from error
+        return raw[0].decode(), [Message(position.decode(), fields) for position, fields in raw[1] if fields]
+
+
+async def pause(failures: int, stop: asyncio.Event, chance: float) -> None:
+    """Wait before going on after `failures` losses in a row: 0.05 s doubling to 1 s, or until `stop`."""
+    delay_s = min(1.0, 0.05 * 2 ** min(failures, 10)) * (0.5 + chance)
+    try:
+        async with asyncio.timeout(delay_s):
+            await stop.wait()
+    except TimeoutError:
+        return
+
+
+def _read(position: bytes, fields: Any) -> Entry | Poison:
+    try:
+        return decode(position.decode(), fields)
+    except Corrupt as error:
+        return Poison(position.decode(), error.reason)
+
+
+def _of_one_stream(raw: Any) -> list[tuple[bytes, Any]]:
+    """Unwrap the reply of XREAD and XREADGROUP, which is a mapping under RESP3 and a list under RESP2."""
+    if not raw:
+        return []
+    streams = list(raw.items()) if isinstance(raw, dict) else raw
+    entries = streams[0][1]
+    if entries and isinstance(entries[0], list) and entries[0] and isinstance(entries[0][0], tuple | list):
+        entries = [entry for page in entries for entry in page]
+    return [(entry[0], entry[1]) for entry in entries]

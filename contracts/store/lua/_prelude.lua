@@ -1,0 +1,161 @@
+-- Shared by all verbs; not a verb. A write is a JSON object `w` that Python has decided on:
+--   j  subject            k  KEYS index of the job hash (absent: the events belong to no job)
+--   g  guards             ev list of {type, data, hooked 0/1, {field, value, ...}}
+--   close / open          KEYS index of the tenant's list: the run ended / a new run began
+--   hset list of {KEYS index, field, value, ...}    add list of {KEYS index, field, value, ...}: work entries
+--   del list of KEYS indexes to delete              ack {KEYS index, entry, ...}: work entries done with
+--   leaves  KEYS index of the set of workers that the subject leaves
+-- Every check comes before the first write. Values: '' removes a field, '@' is the entry's ms, '@+n' n ms later.
+local WORDS = {applied = 'APPLIED', fenced = 'FENCED', conflict = 'CONFLICT', gone = 'GONE', refused = 'REFUSED'}
+
+local function now_ms(arg)
+  if arg ~= '0' then return tonumber(arg) end
+  local t = redis.call('TIME')
+  return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+
+local function id_for(arg)
+  if arg == '0' then return '*' end
+  return arg .. '-*'
+end
+
+-- Why guards `g` forbid a write to the job, or nil. s: one of these states, n: sequence, f: fence, r: run,
+-- o: this offer stands, w: held by this worker, c: no cancel was requested, no: no offer stands at all
+local function refuses_job(key, g)
+  local h = redis.call('HMGET', key, 's', 'n', 'f', 'r', 'w', 'cr')
+  if not h[1] then return WORDS.gone end
+  if g.f and tonumber(h[3]) ~= g.f then return WORDS.fenced end
+  if g.w and h[5] ~= g.w then return WORDS.fenced end
+  if g.o and redis.call('HEXISTS', key, 'o:' .. g.o) == 0 then return WORDS.refused end
+  if g.n and tonumber(h[2]) ~= g.n then return WORDS.conflict end
+  if g.r and tonumber(h[4]) ~= g.r then return WORDS.conflict end
+  if g.c and h[6] then return WORDS.conflict end
+  if g.s then
+    local fits = false
+    for _, s in ipairs(g.s) do fits = fits or s == h[1] end
+    if not fits then return WORDS.conflict end
+  end
+  return nil
+end
+
+-- Why guards on a worker forbid a write, or nil. k: KEYS index of its hash, open: takes offers,
+-- deck: this slot's deck is empty, hb: its heartbeat counter is still this
+local function refuses_worker(keys, g)
+  local h = redis.call('HMGET', keys[g.k], 'state', 'b', 'd' .. (g.deck or ''))
+  if not h[1] then
+    if g.hb then return nil end
+    return WORDS.gone
+  end
+  if g.open and h[1] ~= 'open' then return WORDS.refused end
+  if g.hb and tonumber(h[2]) ~= g.hb then return WORDS.conflict end
+  if g.deck and h[3] then return WORDS.refused end
+  return nil
+end
+
+local function refuses(keys, w)
+  if w.g and w.k then
+    local word = refuses_job(keys[w.k], w.g)
+    if word then return word end
+  end
+  if w.gw then return refuses_worker(keys, w.gw) end
+  return nil
+end
+
+local function set_fields(key, pairs_list, ms)
+  for i = 1, #pairs_list, 2 do
+    local field, value = pairs_list[i], pairs_list[i + 1]
+    if field == 'o:*' then
+      for _, name in ipairs(redis.call('HKEYS', key)) do
+        if string.sub(name, 1, 2) == 'o:' then redis.call('HDEL', key, name) end
+      end
+    elseif value == '' then
+      redis.call('HDEL', key, field)
+    elseif string.sub(value, 1, 1) == '@' then
+      redis.call('HSET', key, field, string.format('%.0f', ms + (tonumber(string.sub(value, 3)) or 0)))
+    else
+      redis.call('HSET', key, field, value)
+    end
+  end
+end
+
+-- Append the events of a write to `log`; returns the position of the last one (nil without events) and the
+-- job's sequence.
+local function append(keys, log, id, w)
+  local key, n, f, p = w.k and keys[w.k], 0, 0, false
+  if key then
+    local h = redis.call('HMGET', key, 'n', 'f', 'p')
+    n, f, p = tonumber(h[1] or 0), tonumber(h[2] or 0), h[3]
+  end
+  for _, event in ipairs(w.ev) do
+    local entry = {'t', event[1], 'j', w.j}
+    if key then
+      n = n + 1
+      for i = 1, #event[4], 2 do
+        if event[4][i] == 'f' then f = tonumber(event[4][i + 1]) end
+      end
+      entry[5], entry[6], entry[7], entry[8] = 'n', n, 'f', f
+      if p then entry[9], entry[10] = 'p', p end
+    end
+    if event[3] == 1 then entry[#entry + 1], entry[#entry + 2] = 'h', '1' end
+    entry[#entry + 1], entry[#entry + 2] = 'd', event[2]
+    p = redis.call('XADD', log, 'NOMKSTREAM', id, unpack(entry))
+    if key then
+      redis.call('HSET', key, 'n', n, 'p', p)
+      set_fields(key, event[4], tonumber(string.match(p, '^%d+')))
+    end
+  end
+  return #w.ev > 0 and p or nil, n
+end
+
+-- The counters that admission reads: open jobs and their bytes, per pool and per tenant.
+local function count(usage, key, sign)
+  local h = redis.call('HMGET', key, 't', 'u')
+  local bytes = sign * tonumber(h[2] or 0)
+  redis.call('HINCRBY', usage, 'jobs', sign)
+  redis.call('HINCRBY', usage, 'bytes', bytes)
+  local left = redis.call('HINCRBY', usage, 'b:' .. (h[1] or ''), bytes)
+  if left == 0 then redis.call('HDEL', usage, 'b:' .. (h[1] or '')) end
+end
+
+local function commit(keys, log, usage, id, w)
+  local p, n = append(keys, log, id, w)
+  if w.close then
+    count(usage, keys[w.k], -1)
+    redis.call('ZADD', keys[w.close], 1, w.j)
+  elseif w.open then
+    count(usage, keys[w.k], 1)
+    redis.call('ZADD', keys[w.open], 0, w.j)
+  end
+  for _, change in ipairs(w.hset or {}) do
+    -- a worker that is gone must not come back as an empty hash
+    if redis.call('EXISTS', keys[change[1]]) == 1 then set_fields(keys[change[1]], {unpack(change, 2)}, 0) end
+  end
+  for _, work in ipairs(w.add or {}) do
+    redis.call('XADD', keys[work[1]], 'NOMKSTREAM', '*', unpack(work, 2))
+  end
+  for i = 2, #(w.ack or {}) do
+    redis.call('XACK', keys[w.ack[1]], 'gpu', w.ack[i])
+    redis.call('XDEL', keys[w.ack[1]], w.ack[i])
+  end
+  for _, index in ipairs(w.del or {}) do redis.call('DEL', keys[index]) end
+  if w.leaves then redis.call('SREM', keys[w.leaves], w.j) end
+  return p or '', n
+end
+
+-- Writes without a fence carry an id; the hash keeps the last four with their positions.
+local function position_of_op(key, op)
+  for _, kept in ipairs(redis.call('HMGET', key, 'e0', 'e1', 'e2', 'e3')) do
+    if kept and string.sub(kept, 1, #op + 1) == op .. ' ' then return string.sub(kept, #op + 2) end
+  end
+  return nil
+end
+
+local function keep_op(key, op, p)
+  local ring = tonumber(redis.call('HGET', key, 'ei') or 0)
+  redis.call('HSET', key, 'e' .. ring, op .. ' ' .. p, 'ei', (ring + 1) % 4)
+end
+
+local function last_of(key)
+  local h = redis.call('HMGET', key, 'n', 'p')
+  return h[1] or '0', h[2] or ''
+end

@@ -1,0 +1,34 @@
+-- admit: a job is durable: its first events, state, body and list entry, all or nothing
+-- KEYS  1 log stream   2 job hash   3 body string   4 tenant's list zset   5 usage hash   6 admitted string
+-- ARGV  1 now_ms or 0   2 write (prelude)   3 body   4 tenant   5-8 limits: tenant jobs, tenant bytes, pool jobs, pool bytes
+-- Reply APPLIED position sequence | REFUSED limit used | GONE refused-before | GONE no-log
+-- Events as given: job.created, and job.scheduled when it has a run-at time
+-- Guard an id admitted before is APPLIED before any limit is looked at; one marked refused is never admitted
+local function admit(keys, args)
+  if redis.call('EXISTS', keys[2]) == 1 then
+    local n, p = last_of(keys[2])
+    return {WORDS.applied, p, n, 'repeat'}
+  end
+  local mark = redis.call('GET', keys[6])
+  if mark == 'refused' then return {WORDS.gone, 'refused-before'} end
+  if mark then return {WORDS.applied, mark, '0', 'forgotten'} end
+  if redis.call('EXISTS', keys[1]) == 0 then return {WORDS.gone, 'no-log'} end
+  local w, bytes = cjson.decode(args[2]), #args[3]
+  local used = redis.call('HMGET', keys[5], 'jobs', 'bytes', 'b:' .. args[4])
+  local counts = {
+    {'tenant_jobs', args[5], redis.call('ZCOUNT', keys[4], 0, 0) + 1},
+    {'tenant_bytes', args[6], tonumber(used[3] or 0) + bytes},
+    {'pool_jobs', args[7], tonumber(used[1] or 0) + 1},
+    {'pool_bytes', args[8], tonumber(used[2] or 0) + bytes},
+  }
+  for _, c in ipairs(counts) do
+    if c[3] > tonumber(c[2]) then return {WORDS.refused, c[1], string.format('%.0f', c[3])} end
+  end
+  w.k = 2
+  local p, n = append(keys, keys[1], id_for(args[1]), w)
+  redis.call('SET', keys[3], args[3])
+  redis.call('ZADD', keys[4], 0, w.j)
+  count(keys[5], keys[2], 1)
+  return {WORDS.applied, p, n}
+end
+register('admit', admit, {})

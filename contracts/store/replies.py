@@ -1,0 +1,132 @@
+"""Replies of the function library as values."""
+
+from dataclasses import dataclass
+
+import orjson
+
+from contracts.store.words import Word
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A word, the position of the last event written (or of the job, when refused) and the job's sequence."""
+
+    word: Word
+    position: str = ""
+    sequence: int = 0
+
+    @property
+    def applied(self) -> bool:
+        """Whether it is so, now or already."""
+        return self.word is Word.APPLIED
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """`limit`, `used`: when REFUSED. `state`: '' for new, `repeat`, `forgotten`, `refused-before`, `no-log`."""
+
+    word: Word
+    position: str = ""
+    sequence: int = 0
+    state: str = ""
+    limit: str = ""
+    used: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Reply of a start; `body` holds the lines of the job's body when APPLIED."""
+
+    word: Word
+    position: str = ""
+    sequence: int = 0
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReply:
+    """Reply of a turn: server time, last position written, one Reply for each decision."""
+
+    word: Word
+    now_ms: int = 0
+    last: str = ""
+    verdicts: tuple[Reply, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Reply of a heartbeat. `held`: for each attempt listed `1` held, `0` fenced, `c` held and to be cancelled."""
+
+    word: Word
+    counter: int = 0
+    state: str = ""
+    held: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClaim:
+    """Reply of an Idempotency-Key; CONFLICT: another request's. `state`: new, pending or a job status."""
+
+    word: Word
+    job_id: str
+    pool: str
+    state: str = ""
+
+
+def texts(raw: object) -> list[str]:
+    """Return a flat reply as texts."""
+    assert isinstance(raw, list)
+    return [item.decode() if isinstance(item, bytes) else str(item) for item in raw]
+
+
+def reply(raw: object) -> Reply:
+    """Read `{word, position, sequence}`; a refusal of `append` answers `{word, sequence, position}`."""
+    parts = [*texts(raw), "", ""]
+    word = Word(parts[0])
+    position, sequence = (parts[1], parts[2]) if "-" in parts[1] or not parts[1] else (parts[2], parts[1])
+    return Reply(word, position, int(sequence or 0))
+
+
+def admission(raw: object) -> Admission:
+    """Read the reply of `admit`."""
+    parts = [*texts(raw), "", "", ""]
+    word = Word(parts[0])
+    if word is Word.REFUSED:
+        return Admission(word, limit=parts[1], used=int(parts[2]))
+    if word is Word.GONE:
+        return Admission(word, state=parts[1])
+    return Admission(word, parts[1], int(parts[2] or 0), parts[3])
+
+
+def started(raw: object) -> Started:
+    """Read the reply of `start`."""
+    assert isinstance(raw, list)
+    parts = [*texts(raw[:3]), "", ""]
+    word = Word(parts[0])
+    if word is Word.APPLIED:
+        return Started(word, parts[1], int(parts[2]), raw[3] if isinstance(raw[3], bytes) else b"")
+    ordinary = reply(raw)
+    return Started(word, ordinary.position, ordinary.sequence)
+
+
+def turn(raw: object) -> TurnReply:
+    """Read the reply of `turn`."""
+    parts = texts(raw)
+    if parts[0] != Word.APPLIED:
+        return TurnReply(Word(parts[0]))
+    verdicts = tuple(Reply(Word(word), position) for word, position in orjson.loads(parts[3]))
+    return TurnReply(Word.APPLIED, int(parts[1]), parts[2], verdicts)
+
+
+def beat(raw: object) -> Beat:
+    """Read the reply of `heartbeat`."""
+    parts = texts(raw)
+    if parts[0] != Word.APPLIED:
+        return Beat(Word(parts[0]))
+    return Beat(Word.APPLIED, int(parts[1]), parts[2], tuple(parts[3:]))
+
+
+def key_claim(raw: object) -> KeyClaim:
+    """Read the reply of `claim_key`."""
+    parts = [*texts(raw), ""]
+    return KeyClaim(Word(parts[0]), parts[1], parts[2], parts[3])

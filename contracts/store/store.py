@@ -1,0 +1,91 @@
+"""The store as a service opens it: two clients, one batcher, and the calls grouped by who makes them."""
+
+import asyncio
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from contracts.errors import ConfigError, StoreUnavailable
+from contracts.store import keys, replies
+from contracts.store.attempts import Attempts
+from contracts.store.batcher import Batcher
+from contracts.store.claims import KeyClaims
+from contracts.store.clients import blocking_client, command_client, read_hash, read_members
+from contracts.store.deliveries import Deliveries
+from contracts.store.directory import LAYOUT, Directory
+from contracts.store.jobs import Jobs
+from contracts.store.leadership import Leadership
+from contracts.store.log import GroupReader, LogReader
+from contracts.store.words import Word
+
+BLOCK_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PoolMeta:
+    """What a pool says of itself."""
+
+    name: str
+    code: str
+    epoch: int
+
+
+class Store:
+    """Open with `Store(url)`, use inside one event loop, close with `aclose`."""
+
+    def __init__(self, url: str, *, retries: int = 2) -> None:
+        self.url = url
+        self.client: Redis = command_client(url, retries=retries)
+        self.batcher = Batcher(self.client)
+        self.jobs = Jobs(self.batcher)
+        self.attempts = Attempts(self.batcher)
+        self.leadership = Leadership(self.batcher)
+        self.deliveries = Deliveries(self.batcher, self.client)
+        self.claims = KeyClaims(self.batcher)
+        self._readers: list[Redis] = []
+        self.directory = Directory(self.batcher, self.client, self.blocking())
+
+    def blocking(self) -> Redis:
+        """Return a client of its own for one blocking reader."""
+        client = blocking_client(self.url, BLOCK_S)
+        self._readers.append(client)
+        return client
+
+    async def open_pool(self, pool: str) -> PoolMeta:
+        """Make the pool's log, groups and code if they are not there. Raises ConfigError for a newer layout."""
+        code = await self.directory.pool(pool)
+        args = [LAYOUT, *keys.LOG_GROUPS]
+        parts = replies.texts(await self.batcher.call("open", [keys.log(pool), keys.meta(pool)], args))
+        if parts[0] != Word.APPLIED:
+            raise ConfigError(
+                [f"the store holds layout {parts[1]} of pool {pool}; this version knows {LAYOUT}: upgrade"]
+            )
+        return PoolMeta(pool, code, int(parts[2]))
+
+    def tail(self, pool: str, position: str) -> LogReader:
+        """Return a reader of the pool's log from a position on, with a blocking connection of its own."""
+        return LogReader(self.blocking(), keys.log(pool), position)
+
+    def group(self, pool: str, group: str, consumer: str) -> GroupReader:
+        """Return a member of one of the log's groups."""
+        return GroupReader(self.blocking(), keys.log(pool), group, consumer, remake=lambda: self.open_pool(pool))
+
+    def work(self, pool: str, worker_id: str) -> GroupReader:
+        """Return the reader of a worker's own work stream."""
+
+        async def gone() -> None:
+            raise StoreUnavailable(f"the work stream of {worker_id} is gone")
+
+        return GroupReader(self.blocking(), keys.work(pool, worker_id), keys.GROUP_WORK, worker_id, remake=gone)
+
+    async def workers(self, pool: str) -> dict[str, dict[str, str]]:
+        """Return the hashes of all workers of a pool that are neither lost nor drained, by id."""
+        ids = await read_members(self.client, keys.workers(pool))
+        hashes = await asyncio.gather(*(read_hash(self.client, keys.worker(pool, worker_id)) for worker_id in ids))
+        return {worker_id: fields for worker_id, fields in zip(ids, hashes, strict=True) if fields}
+
+    async def aclose(self) -> None:
+        """Wait for calls under way and close all connections."""
+        await self.batcher.close()
+        for client in (self.client, *self._readers):
+            await client.aclose()

