@@ -13,7 +13,12 @@ def problem_response(problem: Problem, instance: str, request_id: str) -> web.Re
     response = web.Response(
         status=problem.kind.status,
         body=orjson.dumps(document(problem, instance, request_id)),
-        headers={"Content-Type": MEDIA_TYPE, "X-Request-Id": request_id, **header_fields(problem)},
+        headers={
+            "Content-Type": MEDIA_TYPE,
+            "Server": "headrace",
+            "X-Request-Id": request_id,
+            **header_fields(problem),
+        },
     )
     if problem.kind.closes_connection:
         response.force_close()

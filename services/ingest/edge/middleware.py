@@ -52,6 +52,7 @@ def answering(state: EdgeState, now_s: Callable[[], float]) -> Callable[..., Awa
             response = problem_response(problem, request.path, request_id)
         if not response.prepared:
             response.headers["X-Request-Id"] = request_id
+            response.headers["Server"] = "headrace"  # not the versions of what we are built from
             if state.is_draining:
                 response.force_close()
         method = request.method if request.method in _METHODS else "other"

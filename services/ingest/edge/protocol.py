@@ -55,6 +55,7 @@ class StrictParser:
             if self._payload is None or self._payload.is_eof():
                 raise FramingError(fault) from None
             self._payload.set_exception(web.RequestPayloadError(fault.message))
+            self._payload.feed_eof()  # nothing more can come, so nobody lingers for it
             return (), False, b""
         messages, is_upgraded, tail = self._parser.feed_data(data)
         if messages:
@@ -91,10 +92,13 @@ class GuardedProtocol(RequestHandler):
             # One deadline for the whole head: a byte a second must not buy another second each.
             self._head_timer = self._loop.call_later(self._server.limits.head_timeout_s, self._give_up_on_head)
 
-    def end_if_idle(self) -> None:
-        """Close, unless a body is half received: that request is answered first, with `Connection: close`."""
-        if not self._framing.mid_body:
-            self.close()
+    def end_when_idle(self) -> None:
+        """Close now if nothing is under way; a request that is gets its answer, with `Connection: close`."""
+        if self._framing.mid_body:
+            return  # aiohttp drops all input after close(), so the rest of this body would never arrive
+        self.close()
+        if self._current_request is None and not self._messages:
+            self.force_close()
 
     def handle_error(
         self,

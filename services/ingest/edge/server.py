@@ -78,7 +78,7 @@ class GuardedServer(web.Server):
         """End idle connections and wait, at most `timeout_s`, until the others have had their answers."""
         self._is_empty.clear()
         for connection in tuple(self.open):
-            connection.end_if_idle()
+            connection.end_when_idle()
         if not self.open:
             return
         try:
