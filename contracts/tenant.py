@@ -9,9 +9,6 @@ from contracts.wire import Entry
 
 Tier = Literal["free", "standard", "enterprise"]
 TIER_WEIGHTS: dict[str, int] = {"enterprise": 8, "standard": 3, "free": 1}
-SCOPES = (
-    "jobs:read", "jobs:write", "models:read", "webhooks:read", "webhooks:write", "events:read", "audit:read", "admin",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
