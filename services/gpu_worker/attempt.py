@@ -1,0 +1,42 @@
+"""What a slot is asked to do: the accepted start, who listens, and how long each step may take."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from contracts.model_spec import ModelSpec
+from services.gpu_worker.frames import Telemetry
+from services.gpu_worker.watchdog import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One accepted start."""
+
+    job: str
+    fence: int
+    model: ModelSpec  # equal ones share a warm child
+    inputs: Mapping[str, Any]
+    budget_bytes: int
+    scratch: Path  # exists and is nobody else's
+    log_path: Path
+    limits: Limits
+
+
+class Listener(Protocol):
+    """Whoever wants to know how an attempt goes; called on the loop, in order, never after its end."""
+
+    def on_load_started(self) -> None: ...
+    def on_loaded(self, ms: float) -> None: ...
+    def on_telemetry(self, frame: Telemetry) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long each step may take before the next one."""
+
+    cancel_grace_s: float = 1.0
+    term_grace_s: float = 0.5
+    reap_s: float = 10.0
+    load_s: float = 600.0

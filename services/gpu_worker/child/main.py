@@ -1,0 +1,206 @@
+"""The child: loads one author's pipeline and runs one attempt at a time for the supervisor that spawned it.
+
+Started as `<interpreter> -I -u -X faulthandler main.py <control fd> <lifeline fd> <author file>`; the frames
+are in PROTOCOL.md. Promises: every `run` frame is answered by one end frame or by the death of this process;
+a cancel is seen while author code is busy; nothing in this process group outlives the supervisor. Standard
+library only: `<interpreter>` may belong to another environment. Never imported. Does not promise to survive
+author code.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib.util
+import json
+import os
+import queue
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from typing import Any
+
+HEADER = struct.Struct("!I")
+HEARTBEAT_S = 1.0
+
+
+def load_file(name: str, path: str) -> Any:
+    """Import the file at `path` as module `name`."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+author = load_file("headrace_job", os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.py"))
+
+
+class Channel:
+    """Length-prefixed JSON over the inherited socket; any thread may send, one reads."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(True)
+        self._file = self._socket.makefile("rb")
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+
+    def send(self, frame: dict[str, Any], lossy: bool = False) -> None:
+        """Write one frame; a lossy one is dropped rather than let author code wait for a busy supervisor."""
+        if os.getpid() != self._pid:  # a fork made by author code holds a copy of this socket
+            return
+        text = json.dumps(frame, default=author.scalar, ensure_ascii=False, separators=(",", ":"))
+        body = text.encode("utf-8", "replace")
+        wire = HEADER.pack(len(body)) + body
+        with self._lock:
+            try:
+                sent = self._socket.send(wire, socket.MSG_DONTWAIT) if lossy else 0
+            except BlockingIOError:
+                return
+            self._socket.sendall(wire[sent:])
+
+    def receive(self) -> Any:
+        """Return the next frame, or None once the supervisor is gone."""
+        head = self._file.read(HEADER.size)
+        body = self._file.read(HEADER.unpack(head)[0]) if len(head) == HEADER.size else b""
+        return json.loads(body) if body else None
+
+
+class Inbox:
+    """The reader thread: marks a cancel at once, queues everything else for the main thread."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel, self._job = channel, None  # type: Channel, Any
+        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def next(self) -> Any:
+        return self._queue.get()
+
+    def _read(self) -> None:
+        while True:
+            frame = self._channel.receive()
+            if frame is None:
+                return die_with_group()
+            if frame["op"] == "run":
+                self._job = frame["attempt"] = author.Job(frame, self._channel.send)
+            if frame["op"] != "cancel":
+                self._queue.put(frame)
+            elif self._job and self._job._key == {"job": frame["job"], "fence": frame["fence"]}:
+                self._job.cancelled = True
+
+
+class Device:
+    """What author code sees as `device`: its kind (`cpu`, `sim`), its index and the bytes it may use."""
+
+    def __init__(self, kind: str, index: int, bytes: int) -> None:
+        self.kind, self.index, self.bytes = kind, index, bytes
+
+
+def die_with_group() -> None:
+    """End this process and the author's helpers: nobody is left to use what they compute."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+
+
+def arm_lifeline(fd: int) -> None:
+    """Have the kernel SIGKILL this group once the supervisor's end closes.
+
+    The reader thread cannot do it alone: it is blind while author code holds the GIL. Where the kernel cannot
+    (not Linux), the end of the control socket has to do.
+    """
+    if not hasattr(fcntl, "F_SETSIG"):
+        return
+    fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpid())
+    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
+    if select.select([fd], [], [], 0)[0]:  # it closed before the signal was armed
+        die_with_group()
+
+
+def beat(channel: Channel) -> None:
+    """Show that the GIL is free: a metric, never a reason to kill."""
+    while True:
+        time.sleep(HEARTBEAT_S)
+        channel.send({"ev": "heartbeat"}, lossy=True)
+
+
+def start(channel: Channel, inbox: Inbox, path: str) -> Any:
+    """Import, prepare, wait for the device, load; return (module, model). On failure: one frame, exit 3."""
+    try:
+        begun = time.monotonic()
+        sys.path.insert(0, os.path.dirname(path))
+        module = load_file("headrace_pipeline", path)
+        if not callable(getattr(module, "run", None)):
+            raise TypeError(f"{os.path.basename(path)} has no function run(model, inputs, job)")
+        prepared = module.prepare() if hasattr(module, "prepare") else None
+        channel.send({"ev": "prepared", "ms": elapsed_ms(begun)})
+        device = Device(**inbox.next()["device"])
+        begun = time.monotonic()
+        model = module.load(device, prepared) if hasattr(module, "load") else None
+    except BaseException as error:
+        channel.send({**author.died_of(error, "model_load_failed"), "ev": "load_failed"})
+        os._exit(3)
+    channel.send({"ev": "ready", "ms": elapsed_ms(begun)})
+    return module, model
+
+
+def elapsed_ms(begun_s: float) -> float:
+    return round((time.monotonic() - begun_s) * 1000, 3)
+
+
+def release_memory() -> None:
+    """Give back what a failed attempt held, so that the next one starts from the same base."""
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+
+
+def serve(channel: Channel, inbox: Inbox, path: str) -> None:
+    """Answer `run` frames one after another until `close`."""
+    module, model = start(channel, inbox, path)
+    home, pid = os.getcwd(), os.getpid()
+    while True:
+        frame = inbox.next()
+        if frame["op"] == "close":
+            if hasattr(module, "close"):
+                module.close(model)
+            return
+        os.chdir(frame["dir"])  # a relative path of the author's lands in scratch, not beside the code
+        begun = time.perf_counter()
+        end = author.attempt(module.run, model, frame["attempt"])
+        if os.getpid() != pid:  # a fork made by author code came back from run()
+            os._exit(0)
+        frame["attempt"]._end(end, time.perf_counter() - begun)
+        os.chdir(home)
+        if end["ev"] != "done":
+            release_memory()
+
+
+def main() -> None:
+    arm_lifeline(int(sys.argv[2]))
+    channel = Channel(int(sys.argv[1]))
+    inbox = Inbox(channel)
+    threading.Thread(target=beat, args=(channel,), daemon=True).start()
+    status = 1
+    try:
+        serve(channel, inbox, os.path.abspath(sys.argv[3]))
+        status = 0
+    except BaseException as error:
+        author.died_of(error, "internal")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # a thread of the author must not keep a closed child alive
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""The job's log: what a child and its helpers write to stdout and stderr, read by chunk and capped.
+
+Promises: the tail is in memory, the head in a bounded file; a flood slows down whoever writes it and never
+the supervisor's loop. Does not promise lines: a chunk may end anywhere.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+TAIL_BYTES = 64 << 10
+FILE_LIMIT_BYTES = 1 << 20
+CHUNK_BYTES = 64 << 10
+#: Read at most this much in each window; then the pipe fills and the writer waits.
+WINDOW_BYTES, WINDOW_S = 2 << 20, 0.1
+CUT_MARK = b"\n[log cut here: limit reached]\n"
+
+
+class ChildLog:
+    """Reads the pipe of one child for as long as it lives; one attempt after another owns what arrives."""
+
+    def __init__(self, read_fd: int) -> None:
+        os.set_blocking(read_fd, False)
+        self._fd = read_fd
+        self._loop = asyncio.get_running_loop()
+        self._tail = bytearray()
+        self._file: BinaryIO | None = None
+        self._written_bytes = 0
+        self._window_bytes, self._window_ends_s = 0, 0.0
+        self._closed = False
+        self._loop.add_reader(read_fd, self._on_readable)
+
+    @property
+    def tail(self) -> str:
+        """The last 64 KiB since `begin`, as text."""
+        return self._tail.decode("utf-8", "replace")
+
+    def begin(self, path: Path) -> None:
+        """Start the log of the next attempt in the file `path`."""
+        self._end_file()
+        self._tail.clear()
+        self._written_bytes = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("wb")
+
+    def end(self) -> None:
+        """Take what already lies in the pipe and close the attempt's file."""
+        for _ in range(TAIL_BYTES // CHUNK_BYTES + 1):  # a pipe holds 64 KiB
+            if not self._read_chunk():
+                break
+        self._end_file()
+
+    def close(self) -> None:
+        """Read what the dead left behind and let the pipe go."""
+        if self._closed:
+            return
+        self.end()
+        self._closed = True
+        self._loop.remove_reader(self._fd)
+        os.close(self._fd)
+
+    def _on_readable(self) -> None:
+        if not self._read_chunk():
+            self._loop.remove_reader(self._fd)  # the last writer is gone
+            return
+        now_s = self._loop.time()
+        if now_s > self._window_ends_s:
+            self._window_bytes, self._window_ends_s = 0, now_s + WINDOW_S
+        if self._window_bytes > WINDOW_BYTES:
+            self._loop.remove_reader(self._fd)
+            self._loop.call_at(self._window_ends_s, self._resume)
+
+    def _resume(self) -> None:
+        if not self._closed:
+            self._window_bytes = 0
+            self._loop.add_reader(self._fd, self._on_readable)
+
+    def _read_chunk(self) -> int:
+        try:
+            chunk = os.read(self._fd, CHUNK_BYTES)
+        except (BlockingIOError, OSError):
+            return 0
+        self._window_bytes += len(chunk)
+        self._tail += chunk
+        del self._tail[:-TAIL_BYTES]
+        self._write(chunk)
+        return len(chunk)
+
+    def _write(self, chunk: bytes) -> None:
+        room_bytes = FILE_LIMIT_BYTES - self._written_bytes
+        if self._file is None or room_bytes <= 0:
+            return
+        self._written_bytes += len(chunk)
+        try:
+            self._file.write(chunk[:room_bytes])
+            if len(chunk) >= room_bytes:
+                self._file.write(CUT_MARK)
+        except OSError:  # a full disk costs the log, not the job
+            self._file = None
+
+    def _end_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,170 @@
+"""One child process: a listed environment, its own session, spoken to by frames, always reaped.
+
+Promises: nothing of the supervisor's environment or descriptors reaches the child but what is named here;
+when the child ends, for whatever reason, its whole process group is ended; when the supervisor ends, so does
+the group (child/main.py). Does not promise that helpers which left the group by a new session are found.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.gpu_worker.child_log import ChildLog
+from services.gpu_worker.frames import Decoder, Frame, ProtocolError
+from services.gpu_worker.memory import ProcessMemory
+
+MAIN = Path(__file__).parent / "child" / "main.py"
+#: After the group is dead its sockets close by themselves, unless a helper escaped into its own session.
+LAST_WORDS_S = 1.0
+#: Taken over from the supervisor; everything else is named by `child_environment` or the model.
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSpec:
+    """What is started: an author's file under an interpreter."""
+
+    entry: Path
+    interpreter: str
+    environment: Mapping[str, str]
+    inherited_fds: tuple[int, ...] = ()  # the device's lock
+
+
+def child_environment(
+    own: Mapping[str, str], model: Mapping[str, str], threads: int, limits_memory: bool
+) -> dict[str, str]:
+    """Return the whole environment of a child; `model` wins.
+
+    Idle OpenMP threads must not spin on cores that others need. With a memory slice, big blocks go back to
+    the kernel when freed, so that the figures are those of live objects.
+    """
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    chosen = {
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        **dict.fromkeys(names, str(threads)),
+    }
+    if limits_memory:
+        chosen |= {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    return {name: own[name] for name in INHERITED if name in own} | chosen | dict(model)
+
+
+class ChildProcess(asyncio.Protocol):
+    """The live child. `on_frame` gets each frame; `gone` is done once it is reaped and has said its last."""
+
+    def __init__(
+        self,
+        process: "subprocess.Popen[bytes]",
+        log: ChildLog,
+        lifeline_fd: int,
+        on_frame: Callable[[Frame], None],
+        on_violation: Callable[[ProtocolError], None],
+    ) -> None:
+        self.pid, self.log, self.memory = process.pid, log, ProcessMemory(process.pid)
+        self._process, self._lifeline_fd = process, lifeline_fd
+        self._on_frame, self._on_violation = on_frame, on_violation
+        self._decoder = Decoder()
+        self._loop = asyncio.get_running_loop()
+        self._silent: asyncio.Future[None] = self._loop.create_future()
+        self._exited: asyncio.Future[int] = self._loop.create_future()
+        self._transport: asyncio.WriteTransport | None = None
+        self.gone = asyncio.ensure_future(self._watch_end())  # exit status, negative = signal
+        threading.Thread(target=self._wait_for_exit, daemon=True, name=f"reap-{self.pid}").start()
+
+    def send(self, frame: bytes) -> None:
+        """Write a frame; to a dead child it is lost, as its end is told by `gone`."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(frame)
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Signal the child and the author's helpers; nothing happens once it is reaped."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for frame in self._decoder.feed(data):
+                self._on_frame(frame)
+        except ProtocolError as error:
+            if self._transport is not None:
+                self._transport.abort()
+            self._on_violation(error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._silent.done():
+            self._silent.set_result(None)
+
+    def _wait_for_exit(self) -> None:
+        # Without reaping, where the system can: the group's id must not be free before the group is killed.
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._process.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the supervisor itself is ending
+            self._loop.call_soon_threadsafe(self._on_exit)
+
+    def _on_exit(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._exited.set_result(self._process.wait())
+
+    async def _watch_end(self) -> int:
+        status = await self._exited
+        await asyncio.wait([self._silent], timeout=LAST_WORDS_S)
+        if self._transport is not None:
+            self._transport.abort()
+        self.log.close()
+        os.close(self._lifeline_fd)
+        return status
+
+
+async def spawn(
+    spec: ChildSpec, on_frame: Callable[[Frame], None], on_violation: Callable[[ProtocolError], None]
+) -> ChildProcess:
+    """Start a child; raises OSError if its interpreter cannot be started."""
+    ours, theirs = socket.socketpair()
+    lifeline_read, lifeline_write = os.pipe()
+    log_read, log_write = os.pipe()
+    try:
+        process = _popen(spec, theirs.fileno(), lifeline_read, log_write)
+    except OSError:
+        ours.close()
+        os.close(log_read)
+        os.close(lifeline_write)
+        raise
+    finally:
+        theirs.close()
+        os.close(lifeline_read)
+        os.close(log_write)
+    child = ChildProcess(process, ChildLog(log_read), lifeline_write, on_frame, on_violation)
+    await asyncio.get_running_loop().create_unix_connection(lambda: child, sock=ours)
+    return child
+
+
+def _popen(spec: ChildSpec, control_fd: int, lifeline_fd: int, log_fd: int) -> "subprocess.Popen[bytes]":
+    flags = ["-I", "-u", "-X", "faulthandler"]
+    arguments = [str(MAIN), str(control_fd), str(lifeline_fd), str(spec.entry)]
+    return subprocess.Popen(
+        [spec.interpreter or sys.executable, *flags, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=log_fd,
+        stderr=log_fd,
+        pass_fds=(control_fd, lifeline_fd, *spec.inherited_fds),
+        start_new_session=True,
+        env=dict(spec.environment),
+        cwd=spec.entry.parent,
+    )

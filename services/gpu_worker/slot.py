@@ -1,0 +1,271 @@
+"""One slot of a device: at most one child, one model in it, one attempt at a time.
+
+Promises: `run` returns exactly one Outcome, and by then the author's code has stopped, be it by its own
+answer or by the reaping of its whole process group; a child that crashed, was killed or broke the protocol is
+never used again. Does not promise to get rid of a process that even SIGKILL cannot end: such a slot is
+quarantined and says so.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from contracts.model_spec import ModelSpec
+from services.gpu_worker import watchdog
+from services.gpu_worker.attempt import Attempt, Listener, Timing
+from services.gpu_worker.child_process import ChildProcess, ChildSpec, spawn
+from services.gpu_worker.devices import Device
+from services.gpu_worker.frames import (
+    Cancelled,
+    Done,
+    End,
+    Failed,
+    Frame,
+    Heartbeat,
+    LoadFailed,
+    Prepared,
+    Progress,
+    ProtocolError,
+    Ready,
+    Telemetry,
+    encode_cancel,
+    encode_close,
+    encode_load,
+    encode_run,
+)
+from services.gpu_worker.memory import oom_kills
+from services.gpu_worker.outcome import Outcome, Stop, classify
+
+
+class SlotQuarantined(Exception):
+    """A process of this slot survived SIGKILL; its memory cannot be given to anybody."""
+
+
+class _Run:
+    """The running attempt's mutable part."""
+
+    def __init__(self, attempt: Attempt, listener: Listener) -> None:
+        self.attempt, self.listener = attempt, listener
+        self.key = (attempt.job, attempt.fence)
+        self.child: ChildProcess | None = None  # whose end is the attempt's end
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.last: End | LoadFailed | None = None
+        self.exit_status: int | None = None
+        self.stop: Stop | None = None
+        self.peak_bytes: int | None = None
+        self.begun_s: float | None = None
+        self.heard_s = 0.0
+        self.timer: asyncio.TimerHandle | None = None
+        self.ladder: asyncio.Task[None] | None = None
+
+    def end(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    async def ends_within(self, seconds: float) -> bool:
+        await asyncio.wait([self.ended], timeout=seconds)
+        return self.ended.done()
+
+
+class Slot:
+    """See the module. `environment` makes the whole environment of a child from what its model adds."""
+
+    def __init__(
+        self,
+        device: Device,
+        timing: Timing,
+        environment: Callable[[Mapping[str, str]], dict[str, str]],
+    ) -> None:
+        self.device, self.quarantined = device, False
+        self._timing, self._environment = timing, environment
+        self._loop = asyncio.get_running_loop()
+        self._child: ChildProcess | None = None
+        self._model: ModelSpec | None = None  # what is loaded, or being loaded, in the child
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._run: _Run | None = None
+        self._condemned = False  # the child was signalled or broke the protocol
+        self._oom_kills = 0
+        self.heard_s = 0.0  # loop time of the child's last frame: a metric
+
+    @property
+    def child_pid(self) -> int | None:
+        return self._child.pid if self._child else None
+
+    @property
+    def warm_model(self) -> ModelSpec | None:
+        """The model that is resident and ready to run."""
+        return self._model if self._child and self._ready.done() and not self._condemned else None
+
+    async def run(self, attempt: Attempt, listener: Listener) -> Outcome:
+        """Run one accepted attempt to its end; a second one meanwhile is a mistake of the caller."""
+        if self.quarantined:
+            raise SlotQuarantined(self.device.name)
+        assert self._run is None
+        run = self._run = _Run(attempt, listener)
+        try:
+            if self.warm_model != attempt.model:
+                await self._load(run)
+            if not run.ended.done():
+                self._begin(run)
+            await run.ended
+            return await self._conclude(run)
+        finally:
+            self._run = None
+            if run.timer:
+                run.timer.cancel()
+            if run.ladder:
+                run.ladder.cancel()
+
+    def stop(self, job: str, fence: int, reason: Stop) -> None:
+        """Begin to end that attempt if it is the running one; otherwise nothing happens."""
+        run = self._run
+        if run is None or run.key != (job, fence) or run.ended.done():
+            return
+        if reason.outranks(run.stop):
+            run.stop = reason
+        if run.ladder is None:
+            run.ladder = asyncio.ensure_future(self._climb(run))
+
+    async def close(self) -> None:
+        """End the child, politely if it is idle, and wait until its memory is back."""
+        if self._child is not None and self._ready.done() and not self._condemned:
+            self._child.send(encode_close())
+            await asyncio.wait([self._child.gone], timeout=self._timing.cancel_grace_s)
+        await self._reap()
+
+    async def _load(self, run: _Run) -> None:
+        """Replace the child by one that has the attempt's model resident, or end the run."""
+        await self.close()
+        run.listener.on_load_started()
+        model, lock = run.attempt.model, (self.device.lock_fd,) if self.device.lock_fd >= 0 else ()
+        spec = ChildSpec(model.entry, model.interpreter, self._environment(model.env), lock)
+        self._ready, self._condemned, self._oom_kills = self._loop.create_future(), False, oom_kills()
+        try:
+            child = run.child = self._child = await spawn(spec, self._on_frame, self._on_violation)
+        except OSError as error:
+            run.last = LoadFailed("model_load_failed", f"cannot start a child: {error.strerror}")
+            run.end()
+            return
+        self._model = model
+        child.log.begin(run.attempt.log_path)
+        child.gone.add_done_callback(lambda gone: self._on_gone(child, gone.result()))
+        await asyncio.wait([self._ready, run.ended], timeout=self._timing.load_s, return_when=asyncio.FIRST_COMPLETED)
+        if not self._ready.done() and not run.ended.done():
+            self.stop(*run.key, Stop.LOAD_TIMEOUT)
+            await run.ended
+
+    def _begin(self, run: _Run) -> None:
+        child, attempt = self._child, run.attempt
+        run.child = child
+        if child is None or run.stop is not None:  # stopped while it loaded: author code never runs
+            run.last = run.last or Cancelled(*run.key, run_ms=0.0)
+            run.end()
+            return
+        child.memory.limit(attempt.budget_bytes)
+        child.memory.reset_peak()
+        child.log.begin(attempt.log_path)
+        child.send(encode_run(attempt.job, attempt.fence, attempt.inputs, str(attempt.scratch)))
+        run.begun_s = run.heard_s = self._loop.time()
+        self._watch(run)
+
+    def _watch(self, run: _Run) -> None:
+        """Stop the run at its deadline; progress moves the deadline, so look again instead of resetting timers."""
+        due = watchdog.deadline(run.attempt.limits, run.begun_s or 0.0, run.heard_s)
+        if due is None or run.ended.done():
+            return
+        due_s, reason = due
+        if due_s <= self._loop.time():
+            self.stop(*run.key, reason)
+        else:
+            run.timer = self._loop.call_at(due_s, self._watch, run)
+
+    async def _climb(self, run: _Run) -> None:
+        """The kill ladder: ask, SIGTERM, SIGKILL, each with its grace and for the whole process group."""
+        if self._child is not None:
+            self._child.send(encode_cancel(*run.key))
+        patience_s = 0.0 if run.stop is Stop.PROTOCOL else self._timing.cancel_grace_s
+        for grace_s, number in ((patience_s, signal.SIGTERM), (self._timing.term_grace_s, signal.SIGKILL)):
+            if await run.ends_within(grace_s):
+                return
+            self._condemned = True
+            if self._child is not None:
+                self._child.signal_group(number)
+        if not await run.ends_within(self._timing.reap_s):
+            self.quarantined = True
+            run.end()
+
+    async def _conclude(self, run: _Run) -> Outcome:
+        if self._condemned and not self.quarantined:
+            await self._reap()
+        struck = run.exit_status is not None and oom_kills() > self._oom_kills
+        outcome = classify(run.last, run.exit_status, run.stop, host_oom=struck)
+        return replace(outcome, peak_bytes=run.peak_bytes)
+
+    async def _reap(self) -> None:
+        """Kill what is left of the child and wait until its memory is certainly back."""
+        child = self._child
+        if child is None:
+            return
+        self._condemned = True
+        child.signal_group(signal.SIGKILL)
+        await asyncio.wait([child.gone], timeout=self._timing.reap_s)
+        self.quarantined = not child.gone.done()
+
+    def _on_frame(self, frame: Frame) -> None:
+        self.heard_s = self._loop.time()
+        match frame:
+            case Heartbeat():
+                pass
+            case Prepared():
+                self._on_prepared()
+            case Ready():
+                self._on_ready(frame)
+            case LoadFailed():
+                if self._run:  # its exit follows and ends the run
+                    self._run.last = frame
+            case _:
+                self._on_attempt_frame(frame)
+
+    def _on_prepared(self) -> None:
+        child, run = self._child, self._run
+        if child is None or run is None:
+            return
+        child.memory.arm()
+        child.memory.limit(run.attempt.budget_bytes)
+        child.memory.reset_peak()
+        child.send(encode_load(self.device.kind, self.device.index, run.attempt.budget_bytes))
+
+    def _on_ready(self, frame: Ready) -> None:
+        if not self._ready.done():
+            self._ready.set_result(None)
+            if self._run:
+                self._run.listener.on_loaded(frame.ms)
+
+    def _on_attempt_frame(self, frame: Telemetry | End) -> None:
+        run = self._run
+        if run is None or run.key != (frame.job, frame.fence) or run.ended.done():
+            return  # of an attempt that is over
+        run.heard_s = self.heard_s if isinstance(frame, Progress) else run.heard_s
+        if not isinstance(frame, Done | Cancelled | Failed):
+            run.listener.on_telemetry(frame)
+            return
+        run.last = frame
+        if self._child is not None:
+            run.peak_bytes = self._child.memory.peak_bytes()
+            self._child.log.end()
+        run.end()
+
+    def _on_violation(self, error: ProtocolError) -> None:
+        self._condemned = True
+        if self._run is not None:
+            self.stop(*self._run.key, Stop.PROTOCOL)
+        elif self._child is not None:
+            self._child.signal_group(signal.SIGKILL)
+
+    def _on_gone(self, child: ChildProcess, exit_status: int) -> None:
+        if self._child is child:
+            self._child, self._model = None, None
+        if self._run is not None and self._run.child is child and not self._run.ended.done():
+            self._run.exit_status = exit_status
+            self._run.end()

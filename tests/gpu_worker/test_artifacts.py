@@ -1,0 +1,87 @@
+"""Stored files: hashed, described, and never outside their place whatever author code did to the scratch directory."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from services.gpu_worker.artifacts import ArtifactRejected, LocalArtifacts, Record
+from services.gpu_worker.frames import ArtifactFile, Preview
+from tests.gpu_worker.rig import Recorder, model, rig
+
+LIMIT_BYTES = 1 << 20
+
+
+def record(**changes: object) -> Record:
+    facts = {
+        "id": "art_1", "pool": "default", "job": "job_1", "name": "image.png", "kind": "image",
+        "variant": "original", "width": 512, "height": 512, "created_ms": 1, "expires_ms": 2,
+    }  # fmt: skip
+    return Record(**{**facts, **changes})  # type: ignore[arg-type]
+
+
+def scratch_with(folder: Path, content: bytes = b"pixels") -> Path:
+    (folder / "scratch" / ".out").mkdir(parents=True)
+    (folder / "scratch" / ".out" / "0001").write_bytes(content)
+    return folder / "scratch"
+
+
+def test_a_file_lies_beside_its_record(tmp_path: Path) -> None:
+    stored = LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", record(), LIMIT_BYTES)
+
+    place = tmp_path / "store" / "default" / "job_1"
+    assert (place / "art_1").read_bytes() == b"pixels"
+    facts = json.loads((place / "art_1.json").read_text())
+    assert facts["sha256"] == stored.sha256 == hashlib.sha256(b"pixels").hexdigest()
+    assert (facts["mime"], facts["bytes"], facts["name"]) == ("image/png", 6, "image.png")
+    assert sorted(path.name for path in place.iterdir()) == ["art_1", "art_1.json"]
+
+
+def test_a_file_over_the_limit_is_rejected(tmp_path: Path) -> None:
+    store = LocalArtifacts(tmp_path / "store")
+    with pytest.raises(ArtifactRejected):
+        store.put_file(scratch_with(tmp_path, bytes(100)), "0001", record(), 99)
+
+
+@pytest.mark.parametrize("trick", ["link", "folder link", "pipe", "folder", "missing"])
+def test_tricks_with_the_scratch_directory_reach_nothing(tmp_path: Path, trick: str) -> None:
+    scratch = scratch_with(tmp_path)
+    out = scratch / ".out"
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "0001").write_text("key")
+    (out / "0001").unlink()
+    match trick:
+        case "link":
+            (out / "0001").symlink_to(secret / "0001")
+        case "folder link":
+            out.rmdir()
+            out.symlink_to(secret)
+        case "pipe":
+            os.mkfifo(out / "0001")
+        case "folder":
+            (out / "0001").mkdir()
+    with pytest.raises(ArtifactRejected):
+        LocalArtifacts(tmp_path / "store").put_file(scratch, "0001", record(), LIMIT_BYTES)
+    assert (secret / "0001").read_text() == "key"
+
+
+@pytest.mark.parametrize("field", ["id", "pool", "job"])
+@pytest.mark.parametrize("name", ["..", "a/b", "", ".hidden", "a\0b"])
+def test_no_name_leaves_the_root(tmp_path: Path, field: str, name: str) -> None:
+    with pytest.raises(ArtifactRejected):
+        LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", record(**{field: name}), 99)
+
+
+async def test_a_file_is_taken_as_it_was_when_it_was_handed_over(tmp_path: Path) -> None:
+    async with rig(tmp_path) as own:
+        attempt = own.attempt(model("artifacts"))
+        recorder = Recorder()
+        await own.slot.run(attempt, recorder)
+        notes, image, small = recorder.of(ArtifactFile)
+        assert (attempt.scratch / ".out" / notes.file).read_text() == "first"
+        assert (image.name, image.kind, image.variant, image.width) == ("image.png", "image", "original", 512)
+        assert small.variant == "thumbnail"
+        assert recorder.of(Preview)[0].step == 1

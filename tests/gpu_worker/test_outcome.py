@@ -1,0 +1,78 @@
+"""classify is total: every combination of last frame, exit status and stop reason has one sensible outcome."""
+
+import itertools
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.gpu_worker.frames import Cancelled, Done, Failed, LoadFailed
+from services.gpu_worker.outcome import Outcome, Stop, Verdict, classify
+
+DONE = Done("job_1", 1, {"x": 1}, 5.0, 0)
+FRAMES = (
+    None,
+    DONE,
+    Cancelled("job_1", 1, 5.0),
+    Failed("job_1", 1, "internal", "boom", True, 5.0, None, None),
+    Failed("job_1", 1, "rate_limited", "429", True, 5.0, 3, "pinecone"),
+    LoadFailed("model_load_failed", "no weights"),
+)
+CODES = {
+    "internal", "rate_limited", "model_load_failed", "execution_timeout", "silence_timeout", "child_crashed",
+    "child_exited", "killed", "host_out_of_memory",
+}  # fmt: skip
+
+
+@given(
+    st.sampled_from(FRAMES),
+    st.one_of(st.none(), st.integers(-70, 255)),
+    st.one_of(st.none(), st.sampled_from(Stop)),
+    st.booleans(),
+)
+def test_every_combination_has_one_outcome(last, exit_status, stop, host_oom) -> None:  # type: ignore[no-untyped-def]
+    outcome = classify(last, exit_status, stop, host_oom)
+    assert (outcome.verdict is Verdict.FENCED) == (stop is Stop.FENCED)
+    assert (outcome.verdict is Verdict.FAILED) <= (outcome.code in CODES)
+    assert (outcome.verdict is Verdict.CANCELLED) == (outcome.how is not None)
+    if stop is not Stop.FENCED and last is DONE:
+        assert outcome.verdict is Verdict.COMPLETED
+    if stop is Stop.CANCEL and last is not DONE:
+        assert outcome.verdict is Verdict.CANCELLED
+    assert not re.search(r"\n|Traceback", outcome.message)
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "host_oom", "code"),
+    [
+        (2, False, "child_exited"),
+        (0, False, "child_exited"),
+        (-11, False, "child_crashed"),
+        (-15, False, "child_crashed"),
+        (-9, False, "killed"),
+        (-9, True, "host_out_of_memory"),
+        (-64, False, "child_crashed"),
+    ],
+)
+def test_a_death_without_words_is_told_by_its_status(exit_status: int, host_oom: bool, code: str) -> None:
+    """Field case 44: the kernel's OOM killer is told from a user's kill and from a device's out-of-memory."""
+    outcome = classify(None, exit_status, None, host_oom)
+    assert (outcome.code, outcome.killed_child) == (code, True)
+
+
+def test_our_own_kill_is_never_counted_against_the_job() -> None:
+    for stop in (Stop.CANCEL, Stop.TIMEOUT, Stop.SILENCE, Stop.HAND_BACK):
+        assert not classify(None, -9, stop).killed_child
+
+
+def test_a_fence_outranks_a_cancel_and_a_cancel_all_else() -> None:
+    order = [Stop.FENCED, Stop.CANCEL]
+    for one, other in itertools.permutations(Stop, 2):
+        strong = one in order and (other not in order or order.index(one) < order.index(other))
+        assert one.outranks(other) is strong
+    assert all(stop.outranks(None) for stop in Stop)
+
+
+def test_a_result_that_was_finished_before_the_stop_took_effect_is_kept() -> None:
+    assert classify(DONE, None, Stop.TIMEOUT) == Outcome(Verdict.COMPLETED, result={"x": 1}, run_ms=5.0)
