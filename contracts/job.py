@@ -254,7 +254,8 @@ def _progress(event: ev.JobProgress) -> Changes:
     for name in ("step", "total_steps", "phase"):
         value = getattr(event, name)
         if value is not None:
-            fields[FIELDS[name]] = str(value)
+            # A phase is an author's text: one that begins like NOW would be taken for a time.
+            fields[FIELDS[name]] = str(value).lstrip(NOW)
     return fields
 
 
@@ -269,7 +270,9 @@ def _ended(status: JobStatus) -> Changes:
 
 
 def _retried(event: ev.JobRetried) -> Changes:
-    fresh = {FIELDS[name]: GONE for name in ("cancel_requested_ms", "done_ms", "error_code", "dead_lettered")}
+    ended = ("cancel_requested_ms", "done_ms", "error_code", "dead_lettered")
+    # the start-by clock ran for the first run: a job that expired must not expire again at once
+    fresh = {FIELDS[name]: GONE for name in (*ended, "start_by_at_ms")}
     fields = {"run": str(event.run), "max_attempts": str(event.max_attempts), "queued_ms": NOW}
     return _back_in_line() | fresh | {FIELDS[name]: value for name, value in fields.items()}
 

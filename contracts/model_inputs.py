@@ -122,9 +122,7 @@ def _parse(text: bytes) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise BadSchema(f"is not JSON: {error}") from error
     if not isinstance(document, dict) or document.get("type") != "object":
-        raise BadSchema(
-            'must be a JSON object with "type": "object", since it describes {"prompt": ..., **input}'
-        )
+        raise BadSchema('must be a JSON object with "type": "object", since it describes {"prompt": ..., **input}')
     if document.get("$schema", DIALECT) != DIALECT:
         raise BadSchema(f'must be written in draft 2020-12; set "$schema" to "{DIALECT}" or leave it out')
     return document

@@ -51,9 +51,7 @@ def load(path: Path) -> ModelRegistry:
     try:
         text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            [f"{path}: cannot be read ({error}); give the path of a pipelines.toml in UTF-8"]
-        ) from error
+        raise ConfigError([f"{path}: cannot be read ({error}); give the path of a pipelines.toml in UTF-8"]) from error
 
     def read(relative: str) -> bytes:
         target = (base / relative).resolve()  # symbolic links are followed before the folder is compared
@@ -103,14 +101,10 @@ def _resource(name: str, table: Table) -> ResourceSpec:
     return ResourceSpec(name, table.whole("rate", None, least=1), table.seconds("window_s", 1.0) or 1.0)
 
 
-def _model(
-    name: str, table: Table, base: Path, read: ReadFile, resources: Mapping[str, ResourceSpec]
-) -> ModelSpec:
+def _model(name: str, table: Table, base: Path, read: ReadFile, resources: Mapping[str, ResourceSpec]) -> ModelSpec:
     table.refuse_unknown(_MODEL_KEYS)
     if not _MODEL_NAME.fullmatch(name):
-        table.fault(
-            "", "the name of a model is 1 to 64 of a-z, 0-9, . _ and -, and starts with a letter or digit"
-        )
+        table.fault("", "the name of a model is 1 to 64 of a-z, 0-9, . _ and -, and starts with a letter or digit")
     entry, _ = _file(table, "entry", base, read)
     inputs, content = _file(table, "inputs", base, read)
     return ModelSpec(
@@ -134,9 +128,7 @@ def _used(table: Table, resources: Mapping[str, ResourceSpec]) -> Mapping[str, i
     used = table.wholes("resources", least=1)
     for name, units in used.items():
         if name not in resources:
-            table.fault(
-                f"resources.{name}", f"is not declared; add [resources.{name}] with rate and window_s"
-            )
+            table.fault(f"resources.{name}", f"is not declared; add [resources.{name}] with rate and window_s")
         elif units > resources[name].rate:
             table.fault(f"resources.{name}", f"is above the rate {resources[name].rate}: no job could start")
     return MappingProxyType(dict(used))

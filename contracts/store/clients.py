@@ -78,6 +78,15 @@ async def read_hash(client: Redis, key: str) -> dict[str, str]:
     return {as_text(name): as_text(value) for name, value in raw.items()}
 
 
+async def read_text(client: Redis, key: str) -> str | None:
+    """Return a string key as text, None when there is none. Raises StoreUnavailable."""
+    try:
+        raw = await client.get(key)
+    except LOST as error:
+        raise StoreUnavailable(str(error)) from error
+    return None if raw is None else as_text(raw)
+
+
 async def read_members(client: Redis, key: str) -> list[str]:
     """Return the members of a set as sorted texts. Raises StoreUnavailable."""
     try:

@@ -10,9 +10,11 @@ from contracts import events as ev
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
 from contracts.store.clients import read_hash
+from contracts.store.log import Poison
 from contracts.store.write import KeyRing, Write, encode
 
-KEEP_SETTLED_S = 86_400
+KEEP_SETTLED_S = 3_600  # long enough to know it again when a lost group is read once more
+KEEP_DEAD_S = 30 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,15 @@ class PlannedDelivery:
     due_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class ClaimedDue:
+    """Deliveries claimed in one call, the server's time at that moment, and when the next one is due."""
+
+    now_ms: int
+    next_due_ms: int | None
+    ids: tuple[str, ...] = ()
+
+
 class Deliveries:
     """Calls about webhook deliveries of a pool."""
 
@@ -32,20 +43,32 @@ class Deliveries:
         self._client = client
 
     async def plan(
-        self, pool: str, group: str, deliveries: Sequence[PlannedDelivery], acknowledge: Sequence[str], cursor: str,
-        now_ms: int = 0,
+        self, pool: str, group: str, deliveries: Sequence[PlannedDelivery], acknowledge: Sequence[str],
+        poison: Sequence[Poison] = (), now_ms: int = 0,
     ) -> int:  # fmt: skip
-        """Store deliveries that do not exist yet and acknowledge the batch; returns how many were new."""
-        fixed = [keys.log(pool), keys.due(pool), keys.meta(pool)]
+        """Store deliveries that do not exist yet, set poison aside and acknowledge the batch, all or nothing.
+
+        Returns how many deliveries were new.
+        """
+        fixed = [keys.log(pool), keys.due(pool), keys.meta(pool), keys.poison(pool)]
         fixed += [keys.delivery(pool, delivery.id) for delivery in deliveries]
         listed = [[d.id, d.due_ms, [text for pair in d.fields.items() for text in pair]] for d in deliveries]
-        args = [now_ms, group, orjson.dumps(listed), cursor, *acknowledge]
+        aside = [[entry.position, entry.reason] for entry in poison]
+        args = [now_ms, group, orjson.dumps(listed), orjson.dumps(aside), *acknowledge]
         return int(replies.texts(await self._call("plan", fixed, args))[1])
 
-    async def claim_due(self, pool: str, most: int, claim_ms: int, now_ms: int = 0) -> tuple[list[str], int | None]:
-        """Claim up to `most` due deliveries for `claim_ms`. Returns their ids and the next due time in ms."""
+    async def claim_due(self, pool: str, most: int, claim_ms: int, now_ms: int = 0) -> ClaimedDue:
+        """Claim up to `most` due deliveries for `claim_ms`."""
         parts = replies.texts(await self._call("claim_due", [keys.due(pool)], [now_ms, most, claim_ms]))
-        return parts[1:], round(float(parts[0])) if parts[0] else None
+        return ClaimedDue(int(parts[0]), round(float(parts[1])) if parts[1] else None, tuple(parts[2:]))
+
+    async def unclaim(self, pool: str, delivery_ids: Sequence[str], now_ms: int = 0) -> int:
+        """Make claimed deliveries due at once; those settled meanwhile stay settled. Returns how many are due."""
+        return int(replies.texts(await self._call("unclaim", [keys.due(pool)], [now_ms, *delivery_ids]))[1])
+
+    async def leave(self, pool: str, group: str, idle_ms: int, leaving: str = "") -> int:
+        """Remove consumers that hold nothing: those idle for `idle_ms`, and `leaving` at once."""
+        return int(replies.texts(await self._call("leave", [keys.log(pool)], [group, idle_ms, leaving]))[1])
 
     async def read(self, pool: str, delivery_id: str) -> dict[str, str] | None:
         """Return a delivery's fields, or None when it is gone."""
@@ -53,12 +76,15 @@ class Deliveries:
 
     async def settle(
         self, pool: str, delivery_id: str, try_number: int, events: Sequence[ev.Event], fields: Mapping[str, str],
-        next_due_ms: int | None, now_ms: int = 0,
+        next_due_ms: int | None, keep_s: int = KEEP_SETTLED_S, now_ms: int = 0,
     ) -> replies.Reply:  # fmt: skip
-        """Record try number `try_number`; CONFLICT when another sender recorded it first."""
+        """Record try number `try_number`; CONFLICT when another sender recorded it first.
+
+        Without a next due time the delivery is settled, and its fields are kept for `keep_s`.
+        """
         ring = KeyRing(pool, [keys.log(pool), keys.due(pool), keys.delivery(pool, delivery_id)])
         write = encode(Write(delivery_id, events, of_job=False), ring)
         flat = [text for pair in fields.items() for text in pair]
         due = "" if next_due_ms is None else str(next_due_ms)
-        args = [now_ms, try_number, write, due, KEEP_SETTLED_S, *flat]
+        args = [now_ms, try_number, write, due, keep_s, *flat]
         return replies.reply(await self._call("settle_delivery", ring.keys, args))

@@ -14,7 +14,7 @@ from contracts.errors import Rejected, StoreUnavailable
 from contracts.ids import mint_token, pool_code
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.clients import as_text
+from contracts.store.clients import read_text
 from contracts.store.log import LogReader, Poison, pause
 from contracts.store.words import Word
 from contracts.store.write import KeyRing, Write, encode
@@ -96,9 +96,8 @@ class Directory:
         return self.configuration.pools[name]
 
     async def secret(self, name: str) -> str | None:
-        """Return a secret by name, e.g. `webhook:<tenant>`."""
-        value = await self._command.get(keys.secret(name))
-        return None if value is None else as_text(value)
+        """Return a secret by name, e.g. `webhook:<tenant>`. Raises StoreUnavailable."""
+        return await read_text(self._command, keys.secret(name))
 
     async def _append(self, event: ev.Event, subject: str, write_id: str, secrets: Mapping[str, str]) -> replies.Reply:
         fixed = [keys.log(keys.SYSTEM), keys.meta(keys.SYSTEM), *(keys.secret(name) for name in secrets)]

@@ -11,8 +11,8 @@ from importlib import resources
 # In this order: `release_and_start` uses what `emit` and `start` define.
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
-    "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "settle_delivery", "claim_key",
-    "end_claim", "configure",
+    "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "unclaim", "leave",
+    "settle_delivery", "claim_key", "end_claim", "configure",
 )  # fmt: skip
 
 _REGISTER = """

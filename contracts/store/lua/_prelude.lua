@@ -53,8 +53,8 @@ local function refuses_worker(keys, g)
 end
 
 local function refuses(keys, w)
-  if w.g and w.k then
-    local word = refuses_job(keys[w.k], w.g)
+  if w.k then  -- also without guards: a write must not bring back a job that is gone
+    local word = refuses_job(keys[w.k], w.g or {})
     if word then return word end
   end
   if w.gw then return refuses_worker(keys, w.gw) end

@@ -1,0 +1,192 @@
+"""A job's life, from admission to its one end."""
+
+from typing import ClassVar, Literal
+
+from contracts.events.root import ArtifactRef, ErrorFacts, Event, Timings
+
+Priority = Literal["low", "normal", "high", "urgent"]
+QueueReason = Literal["retry", "lease_lost", "handed_back", "rate_limited", "withdrawn", "due", "redrive"]
+
+
+class JobCreated(Event):
+    """ingest: a job was admitted and is durable."""
+
+    TYPE: ClassVar[str] = "job.created"
+    tenant_id: str
+    model: str
+    priority: Priority = "normal"
+    max_attempts: int = 3
+    timeout_ms: int
+    start_by_ms: int | None = None  # after the job was created (or queued again)
+    vram_bytes: int = 0
+    body_bytes: int = 0
+    body_digest: str = ""  # salted SHA-256 of the body: proves what was asked, reveals nothing
+    user_digest: str | None = None  # keyed digest of userId: the same user gets the same one
+    key_hash: str | None = None  # of the Idempotency-Key
+    webhook_events: tuple[str, ...] | None = None  # what the job's own webhook subscribes to
+    traceparent: str | None = None
+
+
+class JobScheduled(Event):
+    """ingest: the job must not start before `run_at_ms`."""
+
+    TYPE: ClassVar[str] = "job.scheduled"
+    run_at_ms: int
+
+
+class JobQueued(Event):
+    """scheduler or worker: the job is eligible again; never written for a new job."""
+
+    TYPE: ClassVar[str] = "job.queued"
+    reason: QueueReason
+    attempt: int  # the count after this event: a hand-back gives its attempt back
+    worker_id: str | None = None
+
+
+class JobAssigned(Event):
+    """scheduler: an offer to one slot of one worker; it becomes an attempt when the worker's start is accepted."""
+
+    TYPE: ClassVar[str] = "job.assigned"
+    worker_id: str
+    offer_id: str
+    slot: int
+    device: str
+    bytes: int = 0
+    est_ms: int = 0
+    wait_ms: int = 0
+    policy: str = ""
+    policy_version: int = 1
+    phase: str | None = None
+    anchor: str | None = None
+    why: str = ""
+    basis: str = ""  # position up to which the log was folded when this was chosen
+    turn: int = 0
+    i: int = 0
+    of: int = 1
+    now_ms: int = 0
+
+
+class JobUnassigned(Event):
+    """scheduler or worker: an offer was taken back before it was started."""
+
+    TYPE: ClassVar[str] = "job.unassigned"
+    worker_id: str
+    offer_id: str
+    reason: str
+
+
+class JobStarted(Event):
+    """worker: the start was accepted; author code may run. All offers of the job are gone."""
+
+    TYPE: ClassVar[str] = "job.started"
+    worker_id: str
+    offer_id: str
+    slot: int
+    device: str
+    attempt: int
+    warm: bool = False
+
+
+class JobProgress(Event):
+    """worker: coalesced progress; never falls inside one attempt."""
+
+    TYPE: ClassVar[str] = "job.progress"
+    progress: float  # 0-100
+    step: int | None = None
+    total_steps: int | None = None
+    phase: str | None = None
+
+
+class JobDeviceReleased(Event):
+    """worker: the device part is over, the slot is free; uploads follow."""
+
+    TYPE: ClassVar[str] = "job.device_released"
+    gpu_ms: int
+    peak_bytes: int | None = None
+
+
+class JobAttemptFailed(Event):
+    """worker or scheduler: this attempt is over without a result."""
+
+    TYPE: ClassVar[str] = "job.attempt_failed"
+    error: ErrorFacts
+    attempt: int
+    will_retry: bool
+    next_attempt_at_ms: int | None = None
+    worker_id: str | None = None
+    gpu_ms: int | None = None
+
+
+class JobLeaseLost(Event):
+    """scheduler: the worker's heartbeat stood still for a whole lease."""
+
+    TYPE: ClassVar[str] = "job.lease_lost"
+    worker_id: str
+    attempt: int
+
+
+class JobCompleted(Event):
+    """worker: the one happy end."""
+
+    TYPE: ClassVar[str] = "job.completed"
+    artifacts: tuple[ArtifactRef, ...] = ()
+    timings: Timings = Timings()
+    attempt: int = 1
+
+
+class JobFailed(Event):
+    """worker or scheduler: no attempt is left, or none would help."""
+
+    TYPE: ClassVar[str] = "job.failed"
+    error: ErrorFacts
+    attempts: int
+    dead_lettered: bool = False
+
+
+class JobCancelRequested(Event):
+    """ingest: a running job was asked to stop."""
+
+    TYPE: ClassVar[str] = "job.cancel_requested"
+    by: str
+
+
+class JobCancelled(Event):
+    """ingest, worker or scheduler: the job ended because somebody asked."""
+
+    TYPE: ClassVar[str] = "job.cancelled"
+    how: Literal["queued", "cooperative", "killed"]
+    by: str | None = None
+    at_step: int | None = None
+
+
+class JobExpired(Event):
+    """scheduler: its start-by clock ran out while it waited."""
+
+    TYPE: ClassVar[str] = "job.expired"
+    start_by_at_ms: int
+    waited_ms: int
+
+
+class JobRetried(Event):
+    """ingest: a new run of a finished job."""
+
+    TYPE: ClassVar[str] = "job.retried"
+    by: str
+    from_status: str
+    run: int
+    max_attempts: int  # the count so far plus what this run may use: `attempt` is never reset
+
+
+class JobDeadLettered(Event):
+    """scheduler: set aside for a person."""
+
+    TYPE: ClassVar[str] = "job.dead_lettered"
+    cause: str
+
+
+class JobEventRejected(Event):
+    """store library: a late or illegal write of a former owner, kept once per fence."""
+
+    TYPE: ClassVar[str] = "job.event_rejected"
+    offending_type: str
+    why: str

@@ -1,0 +1,71 @@
+"""Base of all events and the values inside them."""
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
+
+
+class Event(BaseModel):
+    """Base of all events. Unknown fields are ignored, so that an older reader survives a newer writer."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore", ser_json_inf_nan="null"
+    )
+    TYPE: ClassVar[str] = ""
+    VERSION: ClassVar[int] = 1
+
+    def to_json(self) -> str:
+        """Return the `d` field of the wire: camelCase JSON without nulls."""
+        return self.__pydantic_serializer__.to_json(self, by_alias=True, exclude_none=True).decode()
+
+
+class Part(BaseModel):
+    """Base of values inside events."""
+
+    model_config = Event.model_config
+
+
+class ArtifactRef(Part):
+    """A stored file. `path` is below the public URL; the bytes are served until `expires_at_ms`."""
+
+    id: str
+    kind: str
+    variant: str
+    mime: str
+    bytes: int
+    sha256: str
+    path: str
+    expires_at_ms: int
+    width: int | None = None
+    height: int | None = None
+
+
+class Timings(Part):
+    """Where the time of a finished attempt went."""
+
+    queued_ms: int | None = None
+    model_load_ms: int | None = None
+    run_ms: int | None = None
+    upload_ms: int | None = None
+    gpu_seconds: float | None = None
+
+
+class ErrorFacts(Part):
+    """Why an attempt ended, without any text of the author or the caller (that is in the body)."""
+
+    code: str
+    retryable: bool = False
+    exit_code: int | None = None
+    signal: int | None = None
+    phase: str | None = None
+
+
+class SlotInfo(Part):
+    """One slot of a worker: what it may hold, in bytes of its device."""
+
+    index: int
+    device: str
+    kind: str
+    bytes: int
+    models: tuple[str, ...] = ()
