@@ -99,6 +99,12 @@ class Directory:
         """Return a secret by name, e.g. `webhook:<tenant>`. Raises StoreUnavailable."""
         return await read_text(self._command, keys.secret(name))
 
+    async def keep_secret(self, name: str, candidate: str) -> str:
+        """Return a secret that all processes share, making it `candidate` when nobody made one before."""
+        raw = await self._call("keep_secret", [keys.secret(name)], [candidate])
+        assert isinstance(raw, bytes)
+        return raw.decode()
+
     async def _append(self, event: ev.Event, subject: str, write_id: str, secrets: Mapping[str, str]) -> replies.Reply:
         fixed = [keys.log(keys.SYSTEM), keys.meta(keys.SYSTEM), *(keys.secret(name) for name in secrets)]
         ring = KeyRing(keys.SYSTEM, fixed)

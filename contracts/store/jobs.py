@@ -49,15 +49,22 @@ class Jobs:
         self._call = batcher.call
 
     async def admit(
-        self, pool: str, write: Write, body: bytes, tenant_id: str, limits: Limits, now_ms: int = 0
+        self,
+        pool: str,
+        write: Write,
+        body: bytes,
+        tenant_id: str,
+        limits: Limits,
+        now_ms: int = 0,
+        deadline_ms: int = 0,
     ) -> replies.Admission:
-        """Make a job durable, once for its id; see `admit.lua`."""
+        """Make a job durable, once for its id, and not later than `deadline_ms` of the server; see `admit.lua`."""
         job_id = write.subject
         fixed = [keys.log(pool), keys.job(pool, job_id), keys.body(pool, job_id), keys.jobs(pool, tenant_id),
                  keys.usage(pool), keys.admitted(pool, job_id)]  # fmt: skip
         ring = KeyRing(pool, fixed)
         args = [now_ms, encode(write, ring), body, tenant_id,
-                limits.tenant_jobs, limits.tenant_bytes, limits.pool_jobs, limits.pool_bytes]  # fmt: skip
+                limits.tenant_jobs, limits.tenant_bytes, limits.pool_jobs, limits.pool_bytes, deadline_ms]  # fmt: skip
         return replies.admission(await self._call("admit", ring.keys, args))
 
     async def refuse(self, pool: str, job_id: str, ttl_s: int) -> replies.Reply:

@@ -12,7 +12,7 @@ from importlib import resources
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
     "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "unclaim", "leave",
-    "settle_delivery", "claim_key", "end_claim", "configure",
+    "settle_delivery", "claim_key", "end_claim", "configure", "keep_secret",
 )  # fmt: skip
 
 _REGISTER = """

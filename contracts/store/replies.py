@@ -23,7 +23,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """`limit`, `used`: when REFUSED. `state`: '' for new, `repeat`, `forgotten`, `refused-before`, `no-log`."""
+    """`limit`, `used`: when REFUSED. `state`: '', `repeat`, `forgotten`, `refused-before`, `too-late`, `no-log`."""
 
     word: Word
     position: str = ""

@@ -1,7 +1,8 @@
 -- admit: a job is durable: its first events, state, body and list entry, all or nothing
 -- KEYS  1 log stream   2 job hash   3 body string   4 tenant's list zset   5 usage hash   6 admitted string
 -- ARGV  1 now_ms or 0   2 write (prelude)   3 body   4 tenant   5-8 limits: tenant jobs, tenant bytes, pool jobs, pool bytes
--- Reply APPLIED position sequence | REFUSED limit used | GONE refused-before | GONE no-log
+--       9 deadline in server ms or 0: after it nobody waits for the answer any more
+-- Reply APPLIED position sequence | REFUSED limit used | GONE refused-before | GONE too-late | GONE no-log
 -- Events as given: job.created, and job.scheduled when it has a run-at time
 -- Guard an id admitted before is APPLIED before any limit is looked at; one marked refused is never admitted
 local function admit(keys, args)
@@ -12,6 +13,8 @@ local function admit(keys, args)
   local mark = redis.call('GET', keys[6])
   if mark == 'refused' then return {WORDS.gone, 'refused-before'} end
   if mark then return {WORDS.applied, mark, '0', 'forgotten'} end
+  -- a call that lay in a frozen server's socket was answered 503 long ago: it must not become a job now
+  if args[9] ~= '0' and now_ms('0') > tonumber(args[9]) then return {WORDS.gone, 'too-late'} end
   if redis.call('EXISTS', keys[1]) == 0 then return {WORDS.gone, 'no-log'} end
   local w, bytes = cjson.decode(args[2]), #args[3]
   local used = redis.call('HMGET', keys[5], 'jobs', 'bytes', 'b:' .. args[4])

@@ -1,0 +1,75 @@
+"""How the store is: what readiness, admission and the doctor look at. Reads only.
+
+Promises one round trip and no judgement: whoever reads decides what is too much.
+"""
+
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from contracts.errors import StoreUnavailable
+from contracts.store import keys
+from contracts.store.clients import LOST
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """The store at one moment. `memory_ratio` is 0 without a limit; `log_bytes` is per pool, sampled."""
+
+    now_ms: int
+    is_writable: bool
+    memory_ratio: float
+    delayed_fsync_count: int
+    log_bytes: dict[str, int]
+    leader_until_ms: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a tenant holds in a pool: jobs that have not ended, and the bytes of their bodies."""
+
+    open_jobs: int
+    open_bytes: int
+
+
+async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
+    """Read the vitals of the store and of these pools. Raises StoreUnavailable."""
+    pipe = client.pipeline(transaction=False)
+    pipe.time()
+    pipe.info("memory", "persistence", "replication")
+    for pool in pools:
+        pipe.memory_usage(keys.log(pool), samples=5)
+        pipe.hget(keys.leader(pool), "until")
+    try:
+        (seconds, micros), info, *rest = await pipe.execute()
+    except (*LOST, ResponseError) as error:
+        raise StoreUnavailable(str(error)) from error
+    limit = int(info.get("maxmemory", 0))
+    return Vitals(
+        now_ms=int(seconds) * 1000 + int(micros) // 1000,
+        is_writable=_is_writable(info),
+        memory_ratio=int(info.get("used_memory", 0)) / limit if limit else 0.0,
+        delayed_fsync_count=int(info.get("aof_delayed_fsync", 0)),
+        log_bytes={pool: int(used or 0) for pool, used in zip(pools, rest[::2], strict=True)},
+        leader_until_ms={pool: int(until or 0) for pool, until in zip(pools, rest[1::2], strict=True)},
+    )
+
+
+async def read_usage(client: Redis, pool: str, tenant_id: str) -> Usage:
+    """Read what admission counts for a tenant. Raises StoreUnavailable."""
+    pipe = client.pipeline(transaction=False)
+    pipe.zcount(keys.jobs(pool, tenant_id), 0, 0)
+    pipe.hget(keys.usage(pool), f"b:{tenant_id}")
+    try:
+        open_jobs, open_bytes = await pipe.execute()
+    except (*LOST, ResponseError) as error:
+        raise StoreUnavailable(str(error)) from error
+    return Usage(int(open_jobs), int(open_bytes or 0))
+
+
+def _is_writable(info: dict[str, object]) -> bool:
+    """Whether the server takes writes and can keep them: a primary, loaded, its last AOF write in order."""
+    is_primary = info.get("role", "master") == "master"
+    is_loaded = not int(str(info.get("loading", 0)))
+    return is_primary and is_loaded and info.get("aof_last_write_status", "ok") == "ok"
