@@ -63,21 +63,15 @@ def ensure(
         StoreUnavailable: it did not become ready in time; the text holds the log's last lines.
     """
     if sys.platform == "win32":
-        raise ConfigError(
-            ["the embedded store needs Linux or macOS: set HEADRACE_REDIS__URL to a running Redis"]
-        )
+        raise ConfigError(["the embedded store needs Linux or macOS: set HEADRACE_REDIS__URL to a running Redis"])
     deadline = time.monotonic() + timeout_s
     home = open_home(data_dir)
     with _one_at_a_time:
         hold = _take_hold(home, deadline)
         state = _wait_ready(home, hold, server, fsync, deadline)
     if fsync == "always" and state.fsync != "always":
-        raise ConfigError(
-            [f"the store of {data_dir} already runs with appendfsync {state.fsync}, not always"]
-        )
-    return StoreServer(
-        socket_url(home.socket), state.pid, hold.lock_fd, filesystem.warnings_for(home.directory)
-    )
+        raise ConfigError([f"the store of {data_dir} already runs with appendfsync {state.fsync}, not always"])
+    return StoreServer(socket_url(home.socket), state.pid, hold.lock_fd, filesystem.warnings_for(home.directory))
 
 
 def release(data_dir: Path, *, wait_s: float = 0.0) -> bool:
@@ -113,9 +107,7 @@ def _take_hold(home: Home, deadline: float) -> _Hold:
     return _holds[home.directory]
 
 
-def _wait_ready(
-    home: Home, hold: _Hold, server: str | None, fsync: str, deadline: float
-) -> probe.ServerState:
+def _wait_ready(home: Home, hold: _Hold, server: str | None, fsync: str, deadline: float) -> probe.ServerState:
     unsupervised_since: float | None = None
     while True:
         # in this order: a server that answers after its supervisor was seen is not one that lost it before

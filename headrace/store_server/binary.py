@@ -95,9 +95,7 @@ def _fault(path: Path, binary: ServerBinary | None, writer: ServerBinary | None)
 def _resolve(forced: str) -> Path:
     found = shutil.which(forced)
     if not found:
-        raise ConfigError(
-            [f"HEADRACE_STORE__SERVER={forced}: no such program (give a path or a name on PATH)"]
-        )
+        raise ConfigError([f"HEADRACE_STORE__SERVER={forced}: no such program (give a path or a name on PATH)"])
     return Path(found).absolute()
 
 

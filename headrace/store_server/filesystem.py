@@ -21,9 +21,7 @@ def warnings_for(directory: Path) -> tuple[str, ...]:
     """Sentences about the file system that holds `directory`; empty when all is well or nothing is known."""
     kind = filesystem_kind(directory)
     if kind in _NETWORK:
-        return (
-            f"{directory} lies on a network file system ({kind}): its locks are unreliable, use a local disk",
-        )
+        return (f"{directory} lies on a network file system ({kind}): its locks are unreliable, use a local disk",)
     if kind in _MEMORY:
         return (f"{directory} lies in memory ({kind}): all jobs are gone after a reboot",)
     return ()
@@ -57,9 +55,7 @@ def _parse(text: str) -> list[tuple[Path, str]]:
 def _read_mounts() -> str:
     try:
         if sys.platform == "darwin":
-            return subprocess.run(
-                ["/sbin/mount"], capture_output=True, text=True, timeout=5, check=False
-            ).stdout
+            return subprocess.run(["/sbin/mount"], capture_output=True, text=True, timeout=5, check=False).stdout
         return Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -31,9 +31,7 @@ def look(path: Path, *, timeout_s: float = 1.0) -> ServerState | None:
     if not isinstance(info, bytes):
         return None
     policy = fsync[1] if isinstance(fsync, list) and len(fsync) == 2 else b""
-    return ServerState(
-        _process_id(info), pong == b"PONG", policy.decode() if isinstance(policy, bytes) else ""
-    )
+    return ServerState(_process_id(info), pong == b"PONG", policy.decode() if isinstance(policy, bytes) else "")
 
 
 def shut_down(path: Path, *, timeout_s: float = 1.0) -> None:

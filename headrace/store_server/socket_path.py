@@ -44,7 +44,5 @@ def _private(directory: Path) -> Path:
     # lstat: a link planted in /tmp would send our socket into somebody else's directory
     found = directory.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise ConfigError(
-            [f"{directory} is not a private directory of this user: remove it or chmod it to 700"]
-        )
+        raise ConfigError([f"{directory} is not a private directory of this user: remove it or chmod it to 700"])
     return directory

@@ -198,9 +198,7 @@ def _unlink(path: str) -> None:
 
 
 def _say(text: str) -> None:
-    print(
-        f"{os.getpid()}:supervisor {time.strftime('%d %b %Y %H:%M:%S')} # {text}", file=sys.stderr, flush=True
-    )
+    print(f"{os.getpid()}:supervisor {time.strftime('%d %b %Y %H:%M:%S')} # {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

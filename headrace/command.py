@@ -1,0 +1,67 @@
+"""What every command of the command line shares: its options, its client, its errors and exit codes."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from contracts.errors import ConfigError, HeadraceError, Unavailable
+from headrace.client import Client, Problem, Unreachable
+from headrace.connection import NoKey, find_connection
+from headrace.exits import Exit, exit_for_status
+from headrace.output import Format, note, show_problem
+
+T = TypeVar("T")
+
+Output = Annotated[Format, typer.Option("--output", "-o", help="How to print.")]
+Url = Annotated[str | None, typer.Option("--url", help="Address of the server. [HEADRACE_CLIENT__URL]")]
+KeyFile = Annotated[
+    Path | None, typer.Option("--key-file", help="File with the key, or a keys.json. [HEADRACE_CLIENT__KEY_FILE]")
+]
+
+API = "apiKey"
+ADMIN = "adminKey"
+
+
+def call(
+    action: Callable[[Client], Awaitable[T]], url: str | None, key_file: Path | None, form: Format, key_name: str = API
+) -> T:
+    """Run `action` with a client; every failure ends the program with its message and its exit code."""
+
+    async def run() -> T:
+        connection = find_connection(url, key_file, os.environ, key_name=key_name)
+        async with Client(connection.url, connection.key) as client:
+            return await action(client)
+
+    try:
+        return asyncio.run(run())
+    except Problem as fault:
+        show_problem(fault, form)
+        raise typer.Exit(exit_for_status(fault.status)) from None
+    except NoKey as fault:
+        note(f"error: {fault}")
+        raise typer.Exit(Exit.AUTH) from None
+    except Unreachable as fault:
+        note(f"error: cannot reach {fault}; is `headrace up` running?")
+        raise typer.Exit(Exit.UNAVAILABLE) from None
+    except TimeoutError:
+        note("error: the time is over")
+        raise typer.Exit(Exit.UNAVAILABLE) from None
+
+
+def path_segment(text: str) -> str:
+    """An id that stays one segment of a path, whatever was typed; anything else is a usage error."""
+    if not text.isascii() or not text.replace("_", "").replace("-", "").isalnum():
+        note(f"error: {text!r} is not an id")
+        raise typer.Exit(Exit.USAGE)
+    return text
+
+
+def exit_for_error(error: HeadraceError) -> Exit:
+    """The exit code for an error of our own."""
+    if isinstance(error, ConfigError):
+        return Exit.USAGE
+    return Exit.UNAVAILABLE if isinstance(error, Unavailable) else Exit.FAILED_CHECK

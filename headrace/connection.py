@@ -1,0 +1,71 @@
+"""Where the command line finds the server and its key: flags, then the environment, then `./.headrace/keys.json`.
+
+Each value is looked up on its own, so `--url` may be combined with a key from the environment.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+LOCAL_KEYS = Path(".headrace") / "keys.json"
+
+
+class NoKey(Exception):
+    """No key was given; the text says where one can be put."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An address and the key to use there; the key never shows in a repr."""
+
+    url: str
+    key: str
+
+    def __repr__(self) -> str:
+        return f"Connection(url={self.url!r})"
+
+
+def find_connection(
+    url: str | None, key_file: Path | None, environ: Mapping[str, str], *, key_name: str, local: Path = LOCAL_KEYS
+) -> Connection:
+    """Combine flags, environment and the local file.
+
+    Args:
+        key_name: which key of a JSON key file to take, `apiKey` or `adminKey`.
+
+    Raises:
+        NoKey: no key anywhere, or the named file cannot be read.
+    """
+    key_file = key_file or (Path(named) if (named := environ.get("HEADRACE_CLIENT__KEY_FILE")) else None)
+    known = _read_local(local)
+    key = _read_key(key_file, key_name) if key_file else known.get(key_name, "")
+    if not key:
+        raise NoKey(
+            f"no key: give --key-file, set HEADRACE_CLIENT__KEY_FILE, or run `headrace up` here (it makes {local})"
+        )
+    found = url or environ.get("HEADRACE_CLIENT__URL") or (not key_file and known.get("url")) or DEFAULT_URL
+    return Connection(found, key)
+
+
+def _read_key(path: Path, key_name: str) -> str:
+    """The key in a file: the whole file, or one name of a JSON object such as keys.json."""
+    try:
+        text = path.expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as fault:
+        raise NoKey(f"the key file cannot be read: {fault}") from fault
+    if not text.startswith("{"):
+        return text
+    try:
+        return str(json.loads(text)[key_name])
+    except (ValueError, KeyError) as fault:
+        raise NoKey(f"{path} is JSON without {key_name!r}") from fault
+
+
+def _read_local(path: Path) -> dict[str, str]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}

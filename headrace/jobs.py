@@ -1,0 +1,156 @@
+"""`headrace jobs`: submit, get, list, watch, cancel."""
+
+import getpass
+from pathlib import Path
+from typing import Annotated
+
+import orjson
+import typer
+
+from headrace.client import Answer, Client, JsonObject
+from headrace.command import KeyFile, Output, Url, call, path_segment
+from headrace.exits import Exit
+from headrace.output import Format, note, show_list, show_one
+
+app = typer.Typer(no_args_is_help=True, help="Submit jobs and follow them.")
+
+JobId = Annotated[str, typer.Argument(help="Id of the job, job_...")]
+_FIELDS = (
+    "id",
+    "status",
+    "phase",
+    "progress",
+    "model",
+    "userId",
+    "priority",
+    "attempt",
+    "resultUrl",
+    "error",
+    "createdAt",
+)
+_DEFAULT_MODEL = "scenes"
+_WATCH_LIMIT_S = 3600.0
+
+
+@app.command()
+def submit(
+    prompt: Annotated[str, typer.Argument(help="What to make.")],
+    model: Annotated[str, typer.Option(help="Name of the model, name@version for a certain one.")] = _DEFAULT_MODEL,
+    user_id: Annotated[str | None, typer.Option(help="Your end user. [default: the name of this user]")] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", help="NAME=VALUE for the model; VALUE is JSON or text.")
+    ] = None,
+    body_file: Annotated[
+        Path | None, typer.Option("--body", help="JSON file with more fields of the request; - is standard input.")
+    ] = None,
+    webhook_url: Annotated[str | None, typer.Option(help="Where to call back.")] = None,
+    priority: Annotated[str | None, typer.Option(help="low, normal, high or urgent.")] = None,
+    idempotency_key: Annotated[str | None, typer.Option(help="Repeats with it make no second job.")] = None,
+    watch_it: Annotated[bool, typer.Option("--watch", "-w", help="Follow the job to its end.")] = False,
+    output: Output = Format.TABLE,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Submit a job and print it."""
+    job: JsonObject = _read_body(body_file) | {"prompt": prompt, "model": model}
+    job["userId"] = user_id or job.get("userId") or getpass.getuser()
+    job["input"] = job.get("input", {}) | dict(_parse_pair(pair) for pair in inputs or [])
+    job |= {"webhookUrl": webhook_url} if webhook_url else {}
+    job |= {"priority": priority} if priority else {}
+
+    async def action(client: Client) -> Answer:
+        return await client.submit(job, idempotency_key)
+
+    created = call(action, url, key_file, output).body
+    if watch_it:
+        _follow(str(created["id"]), _WATCH_LIMIT_S, output, url, key_file)
+    else:
+        show_one(created, output, _FIELDS)
+
+
+@app.command()
+def get(job_id: JobId, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
+    """Print one job."""
+    show_one(
+        call(lambda client: client.get(f"/v1/jobs/{path_segment(job_id)}"), url, key_file, output).body, output, _FIELDS
+    )
+
+
+@app.command(name="list")
+def list_(
+    status: Annotated[list[str] | None, typer.Option(help="Only jobs with this status; repeatable.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only jobs of this model.")] = None,
+    user_id: Annotated[str | None, typer.Option(help="Only jobs of this end user.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 50,
+    output: Output = Format.TABLE,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Print your jobs, newest first."""
+    filters = [("status", one) for one in status or []]
+    filters += [(name, value) for name, value in (("model", model), ("userId", user_id)) if value]
+
+    async def action(client: Client) -> JsonObject:
+        return await client.pages("/v1/jobs", filters, limit)
+
+    columns = ("id", "status", "progress", "model", "createdAt")
+    show_list(call(action, url, key_file, output), columns, output)
+
+
+@app.command()
+def watch(
+    job_id: JobId,
+    timeout_s: Annotated[float, typer.Option("--timeout-s", min=0.1, help="Give up after this long.")] = _WATCH_LIMIT_S,
+    output: Output = Format.TABLE,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Follow a job to its end; exit code 1 when it did not complete."""
+    _follow(path_segment(job_id), timeout_s, output, url, key_file)
+
+
+@app.command()
+def cancel(job_id: JobId, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
+    """Ask for the end of a job; at once when it waits, at its next step when it runs."""
+    answer = call(lambda client: client.post(f"/v1/jobs/{path_segment(job_id)}/cancel"), url, key_file, output)
+    show_one(answer.body, output, _FIELDS)
+
+
+def _follow(job_id: str, limit_s: float, form: Format, url: str | None, key_file: Path | None) -> None:
+    async def action(client: Client) -> JsonObject:
+        last: JsonObject = {}
+        async for last in client.watch(job_id, limit_s):
+            if form is Format.NDJSON:
+                show_one(last, form)
+            elif form is Format.TABLE:
+                note(f"{last['status']} {last.get('phase') or ''} {last['progress']:g} %".replace("  ", " "))
+        return last
+
+    job = call(action, url, key_file, form)
+    if form is not Format.NDJSON:
+        show_one(job, form, _FIELDS)
+    if job["status"] != "completed":
+        raise typer.Exit(Exit.FAILED_CHECK)
+
+
+def _parse_pair(pair: str) -> tuple[str, object]:
+    name, separator, value = pair.partition("=")
+    if not separator or not name:
+        raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--input")
+    try:
+        return name, orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return name, value
+
+
+def _read_body(path: Path | None) -> JsonObject:
+    if path is None:
+        return {}
+    try:
+        text = typer.get_binary_stream("stdin").read() if str(path) == "-" else path.read_bytes()
+        found = orjson.loads(text)
+    except (OSError, orjson.JSONDecodeError) as fault:
+        raise typer.BadParameter(str(fault), param_hint="--body") from fault
+    if not isinstance(found, dict):
+        raise typer.BadParameter("not a JSON object", param_hint="--body")
+    return found

@@ -1,0 +1,63 @@
+"""`headrace key`: create, list and revoke API keys. Needs the admin key."""
+
+from typing import Annotated
+
+import typer
+
+from headrace.client import Client, JsonObject
+from headrace.command import ADMIN, KeyFile, Output, Url, call, path_segment
+from headrace.output import Format, note, show_list, show_one
+
+app = typer.Typer(no_args_is_help=True, help="API keys of a tenant.")
+
+Tenant = Annotated[str, typer.Argument(help="Id of the tenant.")]
+DEFAULT_SCOPES = ("jobs:read", "jobs:write", "models:read", "events:read")
+
+
+@app.command()
+def create(
+    tenant_id: Tenant,
+    scopes: Annotated[
+        list[str] | None, typer.Option("--scope", help="What it may do; repeatable. [default: all about jobs]")
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why; it goes into the log.")] = "",
+    output: Output = Format.TABLE,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Create a key; it is shown this once."""
+    body: JsonObject = {"scopes": scopes or list(DEFAULT_SCOPES), "reason": reason}
+    path = f"/admin/v1/tenants/{path_segment(tenant_id)}/keys"
+    made = call(lambda client: client.post(path, body), url, key_file, output, ADMIN).body
+    show_one(made, output)
+    note("keep the key now: it is stored as a digest and cannot be shown again")
+
+
+@app.command(name="list")
+def list_(
+    tenant_id: Tenant,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 100,
+    output: Output = Format.TABLE,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Print a tenant's keys, without the keys themselves."""
+
+    async def action(client: Client) -> JsonObject:
+        return await client.pages(f"/admin/v1/tenants/{path_segment(tenant_id)}/keys", [], limit)
+
+    show_list(call(action, url, key_file, output, ADMIN), ("id", "scopes", "createdAt"), output)
+
+
+@app.command()
+def revoke(
+    tenant_id: Tenant,
+    key_id: Annotated[str, typer.Argument(help="Id of the key.")],
+    output: Output = Format.TABLE,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Make a key useless at once."""
+    path = f"/admin/v1/tenants/{path_segment(tenant_id)}/keys/{path_segment(key_id)}"
+    call(lambda client: client.delete(path), url, key_file, output, ADMIN)
+    show_one({"id": key_id, "revoked": True}, output)

@@ -1,0 +1,234 @@
+"""The local stack as one object: start everything, keep it running, stop everything.
+
+Promises: after `start` a job that is submitted will be run; whatever dies is started again; `stop` ends all of it
+within 15 s; nothing outlives this process, however it ends. One stack per data directory.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import headrace
+from contracts.errors import ConfigError, HeadraceError, StoreUnavailable
+from contracts.settings import Settings
+from headrace.client import Client, Problem, Unreachable
+from headrace.stack import bootstrap, plan
+from headrace.stack.child import Child, ServiceSpec
+from headrace.stack.keeper_link import KeeperLink
+from headrace.stack.keys_file import LocalKeys, mint_keys, read_keys, write_keys
+from headrace.stack.logs import StackLog
+from headrace.stack.plan import SERVICES, Wishes
+from headrace.stack.port import reserve
+from headrace.store_server import StoreServer, ensure, locks, release
+
+READY_LIMIT_S = 90.0
+STORE_LIMIT_S = 60.0
+LEFTOVERS_LIMIT_S = 15.0
+SERVICES_STOP_S = 9.0
+STORE_STOP_S = 3.0
+_ECHO_EVERY_S = 0.1
+_CHECK_EVERY_S = 1.0
+_POLL_S = 0.05
+_CONFIGURATION_FAULT = 2
+_FSYNC = {"process": "everysec", "fsync": "always"}
+
+
+class AlreadyRunning(HeadraceError):
+    """Another stack uses the data directory."""
+
+    code = "already_running"
+
+
+class ServicesFailed(HeadraceError):
+    """The services did not become ready."""
+
+    code = "services_failed"
+
+
+class Stack:
+    """A local stack. Use it as an async context manager: leaving it stops everything, also after a failed start."""
+
+    def __init__(self, wishes: Wishes, settings: Settings, environ: Mapping[str, str], log: StackLog) -> None:
+        self.url = ""
+        self.store_url = ""
+        self.store: StoreServer | None = None
+        self.keys: LocalKeys
+        self._wishes, self._settings, self._environ, self._log = wishes, settings, environ, log
+        self._children: list[Child] = []
+        self._keeper = KeeperLink()
+        self._background: list[asyncio.Task[None]] = []
+        self._opened = contextlib.ExitStack()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def pids(self) -> dict[str, object]:
+        """The processes by service, as the ready line shows them; unbuilt services have none."""
+        found: dict[str, object] = {"store": self.store.pid if self.store else None}
+        for service in SERVICES:
+            found[service] = [child.pid for child in self._children if child.spec.service == service and child.pid]
+        return found
+
+    async def start(self) -> None:
+        """Start everything and return when it is ready.
+
+        Raises:
+            AlreadyRunning: another stack uses the data directory.
+            PortTaken: somebody listens on the port.
+            ConfigError: a fault of the configuration, ours or one that a service reported.
+            StoreUnavailable, ServicesFailed: it did not become ready in time; the text holds the end of a log.
+        """
+        data_dir = self._wishes.data_dir
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._claim_directory(data_dir / "up.lock")
+        services_fd = await self._wait_for_leftovers(data_dir / "services.lock")
+        port = reserve(self._wishes.host, self._wishes.port)
+        self._opened.callback(port.close)
+        self.url = plan.public_url(self._wishes.host, port.number)
+        await self._open_store()
+        await self._open_keys(data_dir / "keys.json")
+        self._start_services(port.number, services_fd)
+        await self._wait_ready()
+
+    async def stop(self) -> None:
+        """Stop the services, then the store. Safe to call twice."""
+        for child in self._children:
+            child.ask_to_stop()
+        await asyncio.gather(*(child.wait_stopped(SERVICES_STOP_S) for child in self._children))
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        self._log.echo_services()
+        self._keeper.close()
+        self._opened.close()
+        if self.store:
+            self.store = None
+            if not await asyncio.to_thread(release, self._wishes.data_dir, wait_s=STORE_STOP_S):
+                self._log.say("the store runs on: somebody else uses it")
+
+    def kill(self) -> None:
+        """Do not wait for the services any longer."""
+        for child in self._children:
+            child.kill()
+
+    def _claim_directory(self, lock: Path) -> None:
+        lock_fd = locks.take_exclusive(lock)
+        if lock_fd is None:
+            raise AlreadyRunning(f"a stack runs in {lock.parent} already: use it, or choose another --data-dir")
+        self._opened.callback(os.close, lock_fd)
+
+    async def _wait_for_leftovers(self, lock: Path) -> int:
+        """Services inherit this lock: it is free when those of an earlier, killed stack are gone."""
+        deadline = asyncio.get_running_loop().time() + LEFTOVERS_LIMIT_S
+        while (lock_fd := locks.take_exclusive(lock)) is None:
+            if asyncio.get_running_loop().time() > deadline:
+                raise ServicesFailed(f"services of an earlier run still hold {lock}: stop them first")
+            await asyncio.sleep(_POLL_S)
+        self._opened.callback(os.close, lock_fd)
+        return lock_fd
+
+    async def _open_store(self) -> None:
+        if self._settings.redis.url:
+            self.store_url = self._settings.redis.url
+            return
+        self.store = await self._ensure_store()
+        self.store_url = self.store.url
+        for warning in self.store.warnings:
+            self._log.say(warning)
+
+    async def _ensure_store(self) -> StoreServer:
+        store = self._settings.store
+        return await asyncio.to_thread(
+            ensure,
+            self._wishes.data_dir,
+            server=store.server,
+            fsync=_FSYNC[store.durability],
+            timeout_s=STORE_LIMIT_S,
+        )
+
+    async def _open_keys(self, path: Path) -> None:
+        keys = read_keys(path) or mint_keys()
+        write_keys(path, keys, self.url)  # before the store knows them: a key nobody has would be worse
+        secret = await bootstrap.introduce(self.store_url, keys)
+        self.keys = LocalKeys(keys.api_key, keys.admin_key, secret)
+        write_keys(path, self.keys, self.url)
+
+    def _start_services(self, port: int, services_fd: int) -> None:
+        environment = plan.service_environment(self._environ, self._wishes, port, self.store_url, self.url, _root())
+        built = [name for name in SERVICES if _is_built(name)]
+        self._keeper.check()
+        kept_fds = [services_fd, *([self.store.lock_fd] if self.store else [])]
+        for spec in plan.service_specs(built, self._wishes.workers, sys.executable, environment):
+            self._children.append(self._start_service(spec, kept_fds))
+        self._background = [asyncio.create_task(self._keep_echoing()), asyncio.create_task(self._keep_checking())]
+
+    def _start_service(self, spec: ServiceSpec, kept_fds: list[int]) -> Child:
+        log = self._log.of_service(spec.name)
+        child = Child(spec, log, self._keeper.tell, self._log.say, kept_fds)
+        child.start()
+        return child
+
+    async def _wait_ready(self) -> None:
+        deadline = asyncio.get_running_loop().time() + READY_LIMIT_S
+        async with Client(self.url, self.keys.admin_key) as client:
+            while not await self._is_ready(client):
+                self._raise_for_faults()
+                if asyncio.get_running_loop().time() > deadline:
+                    raise ServicesFailed(f"not ready after {READY_LIMIT_S:.0f} s\n{self._tails()}")
+                await asyncio.sleep(_POLL_S)
+
+    async def _is_ready(self, client: Client) -> bool:
+        """Ingest answers, may write to the log, and lists every worker that we started."""
+        workers = {child.pid for child in self._children if child.spec.service == "gpu_worker"}
+        try:
+            await client.try_get("/readyz")
+            listed = (await client.try_get("/admin/v1/workers")).body["data"]
+        except (Unreachable, Problem):
+            return False
+        return None not in workers and workers <= {worker["pid"] for worker in listed}
+
+    def _raise_for_faults(self) -> None:
+        faulty = [child for child in self._children if child.last_exit == _CONFIGURATION_FAULT]
+        if faulty:
+            raise ConfigError([f"{child.spec.name} refuses its configuration:\n{child.log.tail()}" for child in faulty])
+
+    def _tails(self) -> str:
+        return "\n".join(f"{child.log.path}:\n{child.log.tail()}" for child in self._children)
+
+    async def _keep_echoing(self) -> None:
+        while True:
+            self._log.echo_services()
+            await asyncio.sleep(_ECHO_EVERY_S)
+
+    async def _keep_checking(self) -> None:
+        """The keeper and the store are not ours to restart on death: look after them now and then."""
+        while True:
+            await asyncio.sleep(_CHECK_EVERY_S)
+            self._keeper.check()
+            if self.store is None:
+                continue
+            try:
+                self.store = await self._ensure_store()
+            except (StoreUnavailable, ConfigError) as fault:
+                self._log.say(str(fault))
+
+
+def _is_built(service: str) -> bool:
+    name = f"services.{service}"
+    return bool(importlib.util.find_spec(name) and importlib.util.find_spec(f"{name}.__main__"))
+
+
+def _root() -> str:
+    """The folder that holds the `services` package, wherever we are installed."""
+    return str(Path(headrace.__file__).resolve().parents[1])
