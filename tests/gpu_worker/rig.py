@@ -11,17 +11,17 @@ from typing import Any, TypeVar
 
 from contracts.model_spec import ModelSpec
 from contracts.models import load
-from services.gpu_worker.attempt import Attempt, Timing
-from services.gpu_worker.child_process import child_environment
 from services.gpu_worker.devices import Device
-from services.gpu_worker.frames import Telemetry
-from services.gpu_worker.outcome import Outcome
-from services.gpu_worker.slot import Slot
-from services.gpu_worker.watchdog import Limits
+from services.gpu_worker.slots.attempt import Attempt, Bounds
+from services.gpu_worker.slots.child_process import child_environment
+from services.gpu_worker.slots.frames import Telemetry
+from services.gpu_worker.slots.outcome import Outcome
+from services.gpu_worker.slots.slot import Slot
+from services.gpu_worker.slots.watchdog import Limits
 
 MODELS = load(Path(__file__).parents[1] / "pipelines" / "pipelines.toml")
 PATIENCE_S = 60.0
-QUICK = Timing(cancel_grace_s=0.3, term_grace_s=0.3, reap_s=20.0, load_s=60.0)
+QUICK = Bounds(cancel_grace_s=0.3, term_grace_s=0.3, reap_s=20.0, load_s=60.0)
 T = TypeVar("T")
 
 
@@ -85,9 +85,9 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(folder: Path, timing: Timing = QUICK, kind: str = "cpu") -> AsyncIterator[Rig]:
+async def rig(folder: Path, bounds: Bounds = QUICK, kind: str = "cpu") -> AsyncIterator[Rig]:
     device = Device(f"{kind}-test-0-0", kind, 0, 1 << 30, lock_fd=-1, lock_inode=0)
-    slot = Slot(device, timing, environment)
+    slot = Slot(device, bounds, environment)
     try:
         yield Rig(folder, slot)
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.gpu_worker.artifacts import ArtifactRejected, LocalArtifacts, Record
-from services.gpu_worker.frames import ArtifactFile, Preview
+from services.gpu_worker.slots.frames import ArtifactFile, Preview
 from tests.gpu_worker.rig import Recorder, model, rig
 
 LIMIT_BYTES = 1 << 20

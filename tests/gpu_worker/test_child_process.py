@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from services.gpu_worker.child_log import FILE_LIMIT_BYTES, ChildLog
-from services.gpu_worker.child_process import ChildSpec, spawn
-from services.gpu_worker.frames import Failed, Frame, Milestone, Progress, encode
-from services.gpu_worker.outcome import Verdict
+from services.gpu_worker.slots.child_log import FILE_LIMIT_BYTES, ChildLog
+from services.gpu_worker.slots.child_process import ChildSpec, spawn
+from services.gpu_worker.slots.frames import Failed, Frame, Milestone, Progress, encode
+from services.gpu_worker.slots.outcome import Verdict
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, alive, environment, eventually, model, rig
 
 LOOK_AROUND = """
@@ -46,7 +46,7 @@ HOST = """
 import asyncio, sys
 from pathlib import Path
 from tests.gpu_worker.rig import Recorder, model, rig
-from services.gpu_worker.frames import Progress
+from services.gpu_worker.slots.frames import Progress
 async def main():
     async with rig(Path(sys.argv[1])) as own:
         attempt = own.attempt(model(sys.argv[2]), then="work")
@@ -121,7 +121,7 @@ async def test_a_job_is_never_run_for_a_cancel_that_came_first(tmp_path: Path) -
     spec = ChildSpec(model("fails").entry, "", environment({}))
     child = await spawn(spec, on_frame, print)
     run = {"op": "run", "job": "job_1", "fence": 1, "dir": str(tmp_path), "inputs": {}}
-    child.send(encode({"op": "load", "device": {"kind": "cpu", "index": 0, "bytes": 1}}))
+    child.send(encode({"op": "load", "device": {"kind": "cpu", "index": 0, "bytes": 1}, "result_bytes": 1000}))
     child.send(encode(run) + encode({"op": "cancel", "job": "job_1", "fence": 1}))
     child.send(encode({**run, "fence": 2}) + encode({"op": "cancel", "job": "job_1", "fence": 1}))
     async with asyncio.timeout(PATIENCE_S):

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gpu_worker import frames
-from services.gpu_worker.child_process import MAIN
+from services.gpu_worker.slots import frames
+from services.gpu_worker.slots.child_process import MAIN
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_frames.json").read_text())
 AUTHOR = """
@@ -49,7 +49,7 @@ def test_the_parent_writes_the_golden_frames() -> None:
     golden = GOLDEN["to_child"]
     run = golden["run"]
     written = {
-        "load": frames.encode_load("sim", 1, 268435456),
+        "load": frames.encode_load("sim", 1, 268435456, 65536),
         "run": frames.encode_run("job_1", 2, run["inputs"], run["dir"]),
         "cancel": frames.encode_cancel("job_1", 2),
         "close": frames.encode_close(),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gpu_worker.frames import Cancelled, Done, Failed, LoadFailed
-from services.gpu_worker.outcome import Outcome, Stop, Verdict, classify
+from services.gpu_worker.slots.frames import Cancelled, Done, Failed, LoadFailed
+from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify
 
 DONE = Done("job_1", 1, {"x": 1}, 5.0, 0)
 FRAMES = (

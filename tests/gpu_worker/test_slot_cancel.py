@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from services.gpu_worker.attempt import Timing
-from services.gpu_worker.frames import Milestone, Progress
-from services.gpu_worker.outcome import Stop, Verdict
+from services.gpu_worker.slots.attempt import Bounds
+from services.gpu_worker.slots.frames import Milestone, Progress
+from services.gpu_worker.slots.outcome import Stop, Verdict
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, alive, eventually, model, rig
 
 
 async def test_a_cancel_is_noticed_at_the_next_step_and_keeps_the_child(tmp_path: Path) -> None:
-    async with rig(tmp_path, Timing(cancel_grace_s=30)) as own:
+    async with rig(tmp_path, Bounds(cancel_grace_s=30)) as own:
         attempt = own.attempt(model("slow"), steps=100000, step_s=0.01)
         recorder, running = own.begin(attempt)
         await recorder.saw(Progress)
@@ -46,7 +46,7 @@ async def test_who_does_not_listen_is_killed_and_replaced(tmp_path: Path, name: 
 
 async def test_a_cancel_passes_a_flood_of_logs_and_progress(tmp_path: Path) -> None:
     """Field case 51: 5,000 reports a second and 1 MB lines neither delay the cancel nor fill anything up."""
-    async with rig(tmp_path, Timing(cancel_grace_s=30)) as own:
+    async with rig(tmp_path, Bounds(cancel_grace_s=30)) as own:
         attempt = own.attempt(model("chatty"))
         recorder, running = own.begin(attempt)
         await eventually(lambda: len(recorder.telemetry) > 10, "it is under way")
@@ -85,7 +85,7 @@ async def test_helpers_of_a_killed_job_die_with_it(tmp_path: Path) -> None:
 
 async def test_a_cancel_while_the_model_loads_never_runs_the_job(tmp_path: Path) -> None:
     """Field case 53: between claim and handler start, a cancel means that author code of the job never runs."""
-    async with rig(tmp_path, Timing(cancel_grace_s=30)) as own:
+    async with rig(tmp_path, Bounds(cancel_grace_s=30)) as own:
         attempt = own.attempt(model("artifacts"))
         _, running = own.begin(attempt)
         await eventually(lambda: own.slot.child_pid is not None, "it is starting")

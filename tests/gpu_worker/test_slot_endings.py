@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from services.gpu_worker.frames import Milestone, Progress
-from services.gpu_worker.outcome import Stop, Verdict
-from services.gpu_worker.watchdog import Limits
+from services.gpu_worker.slots.frames import Milestone, Progress
+from services.gpu_worker.slots.outcome import Stop, Verdict
+from services.gpu_worker.slots.watchdog import Limits
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, alive, eventually, model, rig
 
 
@@ -42,23 +42,23 @@ async def test_another_model_takes_the_childs_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "status", "name"),
+    ("how", "code", "status", "number"),
     [
         (139, "child_exited", 139, None),
         (2, "child_exited", 2, None),
-        ("SIGSEGV", "child_crashed", None, "SIGSEGV"),
-        ("SIGABRT", "child_crashed", None, "SIGABRT"),
-        ("SIGKILL", "killed", None, "SIGKILL"),
+        ("SIGSEGV", "child_crashed", None, signal.SIGSEGV),
+        ("SIGABRT", "child_crashed", None, signal.SIGABRT),
+        ("SIGKILL", "killed", None, signal.SIGKILL),
     ],
 )
 async def test_a_dead_child_is_told_by_how_it_died_and_replaced(
-    tmp_path: Path, how: int | str, code: str, status: int | None, name: str | None
+    tmp_path: Path, how: int | str, code: str, status: int | None, number: int | None
 ) -> None:
     """Field case 61: exit status, signal and out-of-memory are four different codes, with the number in the record."""
     async with rig(tmp_path) as own:
         outcome = await own.run("crash", how=how)
         assert (outcome.verdict, outcome.code) == (Verdict.FAILED, code)
-        assert (outcome.exit_code, outcome.signal) == (status, name)
+        assert (outcome.exit_code, outcome.signal) == (status, number)
         assert outcome.killed_child
         assert outcome.retryable
         assert (await own.run("echo")).verdict is Verdict.COMPLETED

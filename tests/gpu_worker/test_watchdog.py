@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gpu_worker.outcome import Stop
-from services.gpu_worker.watchdog import Limits, deadline
+from services.gpu_worker.slots.outcome import Stop
+from services.gpu_worker.slots.watchdog import Limits, deadline
 
 SECONDS = st.floats(0.001, 1e6)
 MAYBE = st.one_of(st.none(), SECONDS)

@@ -16,7 +16,7 @@ import time
 import traceback
 from typing import Any, Callable  # noqa: UP035 - older interpreters cannot subscript collections.abc.Callable
 
-RESULT_LIMIT_BYTES = 256 << 10
+RESULT_LIMIT_BYTES = 64 << 10  # unless `load` names another limit
 DATA_LIMIT_BYTES = 16 << 10  # of one event's data
 TEXT_LIMIT_CHARS = 1000
 NAME_LIMIT_CHARS = 64
@@ -151,11 +151,13 @@ class Job:
         self._write({**frame, **self._key, "run_ms": round(run_s * 1000, 3), "dropped_milestones": dropped})
 
 
-def attempt(run: Callable[[Any, dict[str, Any], Job], Any], model: Any, job: Job) -> dict[str, Any]:
+def attempt(
+    run: Callable[[Any, dict[str, Any], Job], Any], model: Any, job: Job, result_bytes: int = RESULT_LIMIT_BYTES
+) -> dict[str, Any]:
     """Run author code once and return the end frame, unsent and without (job, fence)."""
     try:
         job._check()
-        return done(run(model, job._inputs, job))
+        return done(run(model, job._inputs, job), result_bytes)
     except Cancelled:
         return {"ev": "cancelled"}
     except Reject as error:
@@ -171,7 +173,7 @@ def attempt(run: Callable[[Any, dict[str, Any], Job], Any], model: Any, job: Job
         return died_of(error, "internal")
 
 
-def done(result: Any) -> dict[str, Any]:
+def done(result: Any, limit_bytes: int) -> dict[str, Any]:
     if result is not None and not isinstance(result, dict):
         message = f"run() must return a dict or None, not {type(result).__name__}"
         return failed("result_not_serializable", message, retryable=False)
@@ -179,8 +181,8 @@ def done(result: Any) -> dict[str, Any]:
         body = to_json(result)
     except NotSerializable as error:
         return failed("result_not_serializable", error, retryable=False)
-    if len(body) > RESULT_LIMIT_BYTES:
-        message = f"{len(body)} bytes, the limit is {RESULT_LIMIT_BYTES}"
+    if len(body) > limit_bytes:
+        message = f"{len(body)} bytes, the limit is {limit_bytes}"
         return failed("result_too_large", message, retryable=False)
     return {"ev": "done", "result": json.loads(body)}
 

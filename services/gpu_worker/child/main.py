@@ -133,7 +133,7 @@ def beat(channel: Channel) -> None:
 
 
 def start(channel: Channel, inbox: Inbox, path: str) -> Any:
-    """Import, prepare, wait for the device, load; return (module, model). On failure: one frame, exit 3."""
+    """Import, prepare, wait for the device, load; return module, model, result limit. Or one frame and exit 3."""
     try:
         begun = time.monotonic()
         sys.path.insert(0, os.path.dirname(path))
@@ -142,14 +142,15 @@ def start(channel: Channel, inbox: Inbox, path: str) -> Any:
             raise TypeError(f"{os.path.basename(path)} has no function run(model, inputs, job)")
         prepared = module.prepare() if hasattr(module, "prepare") else None
         channel.send({"ev": "prepared", "ms": elapsed_ms(begun)})
-        device = Device(**inbox.next()["device"])
+        order = inbox.next()
+        device = Device(**order["device"])
         begun = time.monotonic()
         model = module.load(device, prepared) if hasattr(module, "load") else None
     except BaseException as error:
         channel.send({**author.died_of(error, "model_load_failed"), "ev": "load_failed"})
         os._exit(3)
     channel.send({"ev": "ready", "ms": elapsed_ms(begun)})
-    return module, model
+    return module, model, order["result_bytes"]
 
 
 def elapsed_ms(begun_s: float) -> float:
@@ -166,7 +167,7 @@ def release_memory() -> None:
 
 def serve(channel: Channel, inbox: Inbox, path: str) -> None:
     """Answer `run` frames one after another until `close`."""
-    module, model = start(channel, inbox, path)
+    module, model, result_bytes = start(channel, inbox, path)
     home, pid = os.getcwd(), os.getpid()
     while True:
         frame = inbox.next()
@@ -176,7 +177,7 @@ def serve(channel: Channel, inbox: Inbox, path: str) -> None:
             return
         os.chdir(frame["dir"])  # a relative path of the author's lands in scratch, not beside the code
         begun = time.perf_counter()
-        end = author.attempt(module.run, model, frame["attempt"])
+        end = author.attempt(module.run, model, frame["attempt"], result_bytes)
         if os.getpid() != pid:  # a fork made by author code came back from run()
             os._exit(0)
         frame["attempt"]._end(end, time.perf_counter() - begun)

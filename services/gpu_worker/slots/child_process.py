@@ -17,11 +17,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.gpu_worker.child_log import ChildLog
-from services.gpu_worker.frames import Decoder, Frame, ProtocolError
-from services.gpu_worker.memory import ProcessMemory
+from services.gpu_worker.slots.child_log import ChildLog
+from services.gpu_worker.slots.frames import Decoder, Frame, ProtocolError
+from services.gpu_worker.slots.memory import ProcessMemory
 
-MAIN = Path(__file__).parent / "child" / "main.py"
+MAIN = Path(__file__).parents[1] / "child" / "main.py"
 #: After the group is dead its sockets close by themselves, unless a helper escaped into its own session.
 LAST_WORDS_S = 1.0
 #: Taken over from the supervisor; everything else is named by `child_environment` or the model.

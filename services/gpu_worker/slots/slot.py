@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from contracts.model_spec import ModelSpec
-from services.gpu_worker import watchdog
-from services.gpu_worker.attempt import Attempt, Listener, Timing
-from services.gpu_worker.child_process import ChildProcess, ChildSpec, spawn
 from services.gpu_worker.devices import Device
-from services.gpu_worker.frames import (
+from services.gpu_worker.slots import watchdog
+from services.gpu_worker.slots.attempt import Attempt, Bounds, Listener
+from services.gpu_worker.slots.child_process import ChildProcess, ChildSpec, spawn
+from services.gpu_worker.slots.frames import (
     Cancelled,
     Done,
     End,
@@ -34,8 +34,8 @@ from services.gpu_worker.frames import (
     encode_load,
     encode_run,
 )
-from services.gpu_worker.memory import oom_kills
-from services.gpu_worker.outcome import Outcome, Stop, classify
+from services.gpu_worker.slots.memory import oom_kills
+from services.gpu_worker.slots.outcome import Outcome, Stop, classify
 
 
 class SlotQuarantined(Exception):
@@ -74,11 +74,11 @@ class Slot:
     def __init__(
         self,
         device: Device,
-        timing: Timing,
+        bounds: Bounds,
         environment: Callable[[Mapping[str, str]], dict[str, str]],
     ) -> None:
         self.device, self.quarantined = device, False
-        self._timing, self._environment = timing, environment
+        self._bounds, self._environment = bounds, environment
         self._loop = asyncio.get_running_loop()
         self._child: ChildProcess | None = None
         self._model: ModelSpec | None = None  # what is loaded, or being loaded, in the child
@@ -131,7 +131,7 @@ class Slot:
         """End the child, politely if it is idle, and wait until its memory is back."""
         if self._child is not None and self._ready.done() and not self._condemned:
             self._child.send(encode_close())
-            await asyncio.wait([self._child.gone], timeout=self._timing.cancel_grace_s)
+            await asyncio.wait([self._child.gone], timeout=self._bounds.cancel_grace_s)
         await self._reap()
 
     async def _load(self, run: _Run) -> None:
@@ -150,7 +150,7 @@ class Slot:
         self._model = model
         child.log.begin(run.attempt.log_path)
         child.gone.add_done_callback(lambda gone: self._on_gone(child, gone.result()))
-        await asyncio.wait([self._ready, run.ended], timeout=self._timing.load_s, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([self._ready, run.ended], timeout=self._bounds.load_s, return_when=asyncio.FIRST_COMPLETED)
         if not self._ready.done() and not run.ended.done():
             self.stop(*run.key, Stop.LOAD_TIMEOUT)
             await run.ended
@@ -184,14 +184,14 @@ class Slot:
         """The kill ladder: ask, SIGTERM, SIGKILL, each with its grace and for the whole process group."""
         if self._child is not None:
             self._child.send(encode_cancel(*run.key))
-        patience_s = 0.0 if run.stop is Stop.PROTOCOL else self._timing.cancel_grace_s
-        for grace_s, number in ((patience_s, signal.SIGTERM), (self._timing.term_grace_s, signal.SIGKILL)):
+        patience_s = 0.0 if run.stop is Stop.PROTOCOL else self._bounds.cancel_grace_s
+        for grace_s, number in ((patience_s, signal.SIGTERM), (self._bounds.term_grace_s, signal.SIGKILL)):
             if await run.ends_within(grace_s):
                 return
             self._condemned = True
             if self._child is not None:
                 self._child.signal_group(number)
-        if not await run.ends_within(self._timing.reap_s):
+        if not await run.ends_within(self._bounds.reap_s):
             self.quarantined = True
             run.end()
 
@@ -209,7 +209,7 @@ class Slot:
             return
         self._condemned = True
         child.signal_group(signal.SIGKILL)
-        await asyncio.wait([child.gone], timeout=self._timing.reap_s)
+        await asyncio.wait([child.gone], timeout=self._bounds.reap_s)
         self.quarantined = not child.gone.done()
 
     def _on_frame(self, frame: Frame) -> None:
@@ -234,7 +234,8 @@ class Slot:
         child.memory.arm()
         child.memory.limit(run.attempt.budget_bytes)
         child.memory.reset_peak()
-        child.send(encode_load(self.device.kind, self.device.index, run.attempt.budget_bytes))
+        budget_bytes = run.attempt.budget_bytes
+        child.send(encode_load(self.device.kind, self.device.index, budget_bytes, self._bounds.result_bytes))
 
     def _on_ready(self, frame: Ready) -> None:
         if not self._ready.done():

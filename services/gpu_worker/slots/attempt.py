@@ -1,4 +1,4 @@
-"""What a slot is asked to do: the accepted start, who listens, and how long each step may take."""
+"""What a slot is asked to do: the accepted start, who listens, and the bounds of a slot."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from contracts.model_spec import ModelSpec
-from services.gpu_worker.frames import Telemetry
-from services.gpu_worker.watchdog import Limits
+from services.gpu_worker.slots.frames import Telemetry
+from services.gpu_worker.slots.watchdog import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,11 @@ class Listener(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
-    """How long each step may take before the next one."""
+class Bounds:
+    """How long each step may take before the next one, and how large a result may be."""
 
     cancel_grace_s: float = 1.0
     term_grace_s: float = 0.5
     reap_s: float = 10.0
     load_s: float = 600.0
+    result_bytes: int = 64 << 10

@@ -6,7 +6,7 @@ these limits or not at all, never by missing heartbeats.
 
 from dataclasses import dataclass
 
-from services.gpu_worker.outcome import Stop
+from services.gpu_worker.slots.outcome import Stop
 
 
 @dataclass(frozen=True, slots=True)

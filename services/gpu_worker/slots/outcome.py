@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from services.gpu_worker.frames import Cancelled, Done, End, Failed, LoadFailed
+from services.gpu_worker.slots.frames import Cancelled, Done, End, Failed, LoadFailed
 
 
 class Stop(StrEnum):
@@ -52,7 +52,7 @@ class Outcome:
     killed_child: bool = False  # the child died under this attempt, and not by our hand
     how: str | None = None  # of a cancel: cooperative or killed
     exit_code: int | None = None
-    signal: str | None = None
+    signal: int | None = None
     retry_after_s: float | None = None
     resource: str | None = None
     result: Mapping[str, Any] | None = None
@@ -141,7 +141,7 @@ def _died(exit_status: int | None, host_oom: bool) -> Outcome:
     name = signal_name(-exit_status)
     code = "child_crashed" if name != "SIGKILL" else "host_out_of_memory" if host_oom else "killed"
     message = f"the child was ended by {name}"
-    return Outcome(Verdict.FAILED, code, message, killed_child=True, signal=name)
+    return Outcome(Verdict.FAILED, code, message, killed_child=True, signal=-exit_status)
 
 
 def signal_name(number: int) -> str:

@@ -14,8 +14,9 @@ from typing import Any, TypeAlias, TypeVar
 import orjson
 
 HEADER = struct.Struct("!I")
-#: A result may take 256 KiB (child/job.py) and 16 KiB of data go with an event; the rest is room for text.
+#: The largest frame is a result at its limit; 64 KiB are room for what goes with it.
 FRAME_LIMIT_BYTES = 1 << 20
+RESULT_LIMIT_BYTES = FRAME_LIMIT_BYTES - (64 << 10)
 _FILE_NAME = re.compile(r"\d{4,8}")
 T = TypeVar("T")
 
@@ -166,8 +167,9 @@ def encode(frame: Mapping[str, Any]) -> bytes:
     return HEADER.pack(len(body)) + body
 
 
-def encode_load(kind: str, index: int, budget_bytes: int) -> bytes:
-    return encode({"op": "load", "device": {"kind": kind, "index": index, "bytes": budget_bytes}})
+def encode_load(kind: str, index: int, budget_bytes: int, result_bytes: int) -> bytes:
+    device = {"kind": kind, "index": index, "bytes": budget_bytes}
+    return encode({"op": "load", "device": device, "result_bytes": min(result_bytes, RESULT_LIMIT_BYTES)})
 
 
 def encode_run(job: str, fence: int, inputs: Mapping[str, Any], scratch: str) -> bytes:

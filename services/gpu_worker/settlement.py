@@ -1,0 +1,135 @@
+"""How an attempt is closed: its outcome becomes the events that end it. Pure; time, chance and history come in.
+
+Promises: every outcome but a lost fence has exactly one ending; what was cancelled meanwhile ends as cancelled unless
+it had completed; a job that took two children down is not tried a third time.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import orjson
+
+from contracts import events as ev
+from contracts.wire import Entry
+from services.gpu_worker.slots.outcome import Outcome, Verdict
+
+POISON_CHILDREN = 2  # a job that has ended this many children ends itself
+MESSAGE_LIMIT_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the ending needs to know beside the outcome."""
+
+    worker_id: str
+    attempt: int
+    max_attempts: int
+    gpu_ms: int
+    now_ms: int  # of the server
+    delay_ms: int  # before the next attempt, by the retry schedule
+    children_ended: int = 0  # by this job, in earlier attempts of this run
+    phase: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What is emitted. `unless_cancelled`: a requested cancel makes it a CONFLICT, and `cancelled_instead` follows."""
+
+    events: tuple[ev.Event, ...]
+    line: bytes = b""
+    closes: bool = False
+    unless_cancelled: bool = False
+
+
+def completed(outcome: Outcome, artifacts: tuple[ev.ArtifactRef, ...], timings: ev.Timings, attempt: int) -> Ending:
+    """End a job with its result; a cancel that came too late does not undo it."""
+    line = b"\n" + orjson.dumps({"result": outcome.result})
+    event = ev.JobCompleted(artifacts=artifacts, timings=timings, attempt=attempt)
+    return Ending((event,), line, closes=True)
+
+
+def settle(outcome: Outcome, facts: Facts) -> Ending:
+    """Return the ending of an attempt that did not complete."""
+    match outcome.verdict:
+        case Verdict.CANCELLED:
+            return Ending((_cancelled(outcome),), closes=True)
+        case Verdict.HANDED_BACK:
+            reason: ev.QueueReason = "rate_limited" if outcome.code == "rate_limited" else "handed_back"
+            # The attempt is given back: it was not the job's fault.
+            event = ev.JobQueued(reason=reason, attempt=facts.attempt - 1, worker_id=facts.worker_id)
+            return Ending((event,), unless_cancelled=True)
+        case _:
+            return _failed(outcome, facts)
+
+
+def cancelled_instead(ending: Ending, outcome: Outcome) -> Ending:
+    """Return what is written when a cancel was requested before `ending` was."""
+    failures = tuple(
+        event.model_copy(update={"will_retry": False, "next_attempt_at_ms": None})
+        for event in ending.events
+        if isinstance(event, ev.JobAttemptFailed)
+    )
+    return Ending((*failures, _cancelled(outcome)), ending.line, closes=True)
+
+
+def children_ended(entries: Iterable[Entry]) -> int:
+    """Count the children that a job has ended in its present run, from its events oldest first."""
+    count = 0
+    for entry in entries:
+        event = entry.event()
+        if isinstance(event, ev.JobRetried):
+            count = 0
+        elif isinstance(event, ev.JobAttemptFailed):
+            count += event.error.exit_code is not None or event.error.signal is not None
+    return count
+
+
+def _failed(outcome: Outcome, facts: Facts) -> Ending:
+    error = _error_facts(outcome, facts)
+    poisonous = outcome.killed_child and facts.children_ended + 1 >= POISON_CHILDREN
+    will_retry = error.retryable and not poisonous and facts.attempt < facts.max_attempts
+    due_ms = facts.now_ms + _delay_ms(outcome, facts) if will_retry else None
+    failed = ev.JobAttemptFailed(
+        error=error,
+        attempt=facts.attempt,
+        will_retry=will_retry,
+        next_attempt_at_ms=due_ms,
+        worker_id=facts.worker_id,
+        gpu_ms=facts.gpu_ms,
+    )
+    line = _error_line(error.code, outcome.message, facts.attempt)
+    if will_retry:
+        return Ending((failed,), line, unless_cancelled=True)
+    final = error.model_copy(update={"code": "poison", "retryable": False}) if poisonous else error
+    end = ev.JobFailed(error=final, attempts=facts.attempt, dead_lettered=poisonous or error.retryable)
+    return Ending((failed, end), line, closes=True, unless_cancelled=True)
+
+
+def _error_facts(outcome: Outcome, facts: Facts) -> ev.ErrorFacts:
+    return ev.ErrorFacts(
+        code=outcome.code or "internal",
+        retryable=outcome.retryable,
+        exit_code=outcome.exit_code,
+        signal=outcome.signal,
+        phase=facts.phase,
+    )
+
+
+def _delay_ms(outcome: Outcome, facts: Facts) -> int:
+    if outcome.retry_after_s is None:
+        return facts.delay_ms
+    return max(0, round(min(outcome.retry_after_s, 86_400) * 1000))
+
+
+def _cancelled(outcome: Outcome) -> ev.JobCancelled:
+    return ev.JobCancelled(how="killed" if outcome.how == "killed" else "cooperative")
+
+
+def _error_line(code: str, message: str, attempt: int) -> bytes:
+    short = message.encode()[:MESSAGE_LIMIT_BYTES].decode(errors="ignore")
+    return b"\n" + orjson.dumps({"error": {"code": code, "message": short, "attempt": attempt}})
+
+
+def handed_back(outcome: Outcome | None = None) -> Outcome:
+    """Return the outcome of an attempt that is given back before author code ran."""
+    return replace(outcome or Outcome(Verdict.HANDED_BACK), verdict=Verdict.HANDED_BACK)
