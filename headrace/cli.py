@@ -8,6 +8,7 @@ import typer
 
 from headrace import jobs, keys, tenants
 from headrace.command import Output
+from headrace.demo import demo
 from headrace.doctor import doctor
 from headrace.output import Format, show_one
 from headrace.up import up
@@ -23,6 +24,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(keys.app, name="key")
 app.command()(up)
+app.command()(demo)
 app.command()(doctor)
 
 

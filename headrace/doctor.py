@@ -23,6 +23,7 @@ from headrace.exits import Exit
 from headrace.output import Format, note, show_list
 from headrace.store_server import ensure, filesystem, release
 from headrace.store_server.binary import OLDEST
+from services.gpu_worker.devices import DeviceError, parse_devices
 
 Verdict = Literal["ok", "warning", "failed"]
 
@@ -145,4 +146,14 @@ def _check_disk(directory: Path) -> list[Check]:
 
 
 def _check_devices(settings: Settings) -> Check:
-    return Check("devices", "ok", settings.worker.devices or "cpu")
+    wanted = settings.worker.devices or "cpu"
+    try:
+        devices = parse_devices(wanted, _memory_bytes())
+    except DeviceError as fault:
+        return Check("devices", "failed", f"HEADRACE_WORKER__DEVICES: {fault}")
+    sizes = [f"{device.kind} {device.bytes_total / 1024**3:.1f} GiB" for device in devices]
+    return Check("devices", "ok", ", ".join(sizes))
+
+
+def _memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

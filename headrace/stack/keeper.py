@@ -43,7 +43,11 @@ def _lives(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    return True
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"  # in a container nobody may reap it
+    except OSError:
+        return True
 
 
 if __name__ == "__main__":

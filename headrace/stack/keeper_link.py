@@ -21,6 +21,11 @@ class KeeperLink:
     _process: "subprocess.Popen[bytes] | None" = None
     _running: set[str] = field(default_factory=set)
 
+    @property
+    def pid(self) -> int | None:
+        """The keeper's pid, if there is one."""
+        return self._process.pid if self._process else None
+
     def tell(self, line: str) -> None:
         """Pass on `+PID` or `-PID`."""
         pid = line[1:]

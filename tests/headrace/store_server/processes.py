@@ -86,7 +86,5 @@ def wait_gone(*pids: int) -> None:
 
 
 def _state(pid: int) -> str:
-    listing = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
+    listing = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return listing.stdout.strip()[:1]

@@ -25,9 +25,7 @@ from tests.headrace.store_server.processes import (
 StartUser = Callable[..., User]
 
 
-def test_twenty_processes_that_race_to_start_get_one_server(
-    data_dir: Path, server: str, user: StartUser
-) -> None:
+def test_twenty_processes_that_race_to_start_get_one_server(data_dir: Path, server: str, user: StartUser) -> None:
     racers = [user(server) for _ in range(20)]
 
     answers = {(racer.hear().url, racer.pid) for racer in racers}
@@ -88,9 +86,7 @@ def test_kill_9_of_the_supervisor_and_then_of_the_last_user_leaves_nothing(
     wait_for(lambda: supervisors(data_dir) == [], "the end of the supervisor")
 
 
-def test_users_get_a_new_supervisor_when_theirs_was_killed(
-    data_dir: Path, server: str, user: StartUser
-) -> None:
+def test_users_get_a_new_supervisor_when_theirs_was_killed(data_dir: Path, server: str, user: StartUser) -> None:
     holder, other = user(server).hear(), user(server).hear()
     Redis.from_url(holder.url).set("kept", "yes")
     first_supervisor, first_server = supervisors(data_dir)[0], holder.pid
@@ -208,9 +204,7 @@ def test_a_running_store_is_never_silently_less_durable_than_asked(data_dir: Pat
         ensure(data_dir, server=valkey, fsync="always")
 
 
-def test_files_of_another_kind_of_server_are_refused_with_both_names(
-    data_dir: Path, valkey: str, redis: str
-) -> None:
+def test_files_of_another_kind_of_server_are_refused_with_both_names(data_dir: Path, valkey: str, redis: str) -> None:
     """Field case 132: Valkey 9 and Redis 8 cannot read each other's files; better said than half loaded."""
     ensure(data_dir, server=valkey)
     assert release(data_dir, wait_s=30)

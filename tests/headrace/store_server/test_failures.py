@@ -15,9 +15,7 @@ from headrace.store_server.socket_path import socket_path
 from tests.headrace.store_server.processes import wait_gone
 
 
-def _fake_server(
-    directory: Path, version: str, otherwise: str = "exit 1", name: str = "redis-server"
-) -> Path:
+def _fake_server(directory: Path, version: str, otherwise: str = "exit 1", name: str = "redis-server") -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     program = directory / name
     program.write_text(f'#!/bin/sh\n[ "$1" = --version ] && {{ echo "{version}"; exit 0; }}\n{otherwise}\n')
@@ -135,9 +133,7 @@ def test_the_guard_stops_the_server_when_the_supervisor_is_gone(tmp_path: Path) 
         "    sys.stdin.read()\n"
     )
     pipe = subprocess.PIPE
-    owner = subprocess.Popen(
-        ["python3", "-c", code], stdin=pipe, stdout=pipe, text=True, env=_with_repository()
-    )
+    owner = subprocess.Popen(["python3", "-c", code], stdin=pipe, stdout=pipe, text=True, env=_with_repository())
     assert owner.stdout is not None
     server_pid, guard_pid = map(int, owner.stdout.readline().split())
 
