@@ -38,34 +38,40 @@ def find_connection(
     Raises:
         NoKey: no key anywhere, or the named file cannot be read.
     """
-    key_file = key_file or (Path(named) if (named := environ.get("HEADRACE_CLIENT__KEY_FILE")) else None)
-    known = _read_local(local)
-    key = _read_key(key_file, key_name) if key_file else known.get(key_name, "")
-    if not key:
+    named = key_file or (Path(name) if (name := environ.get("HEADRACE_CLIENT__KEY_FILE")) else None)
+    known = _read_file(named, key_name) if named else _read_local(local)
+    if not known.get(key_name):
         raise NoKey(
             f"no key: give --key-file, set HEADRACE_CLIENT__KEY_FILE, or run `headrace up` here (it makes {local})"
         )
-    found = url or environ.get("HEADRACE_CLIENT__URL") or (not key_file and known.get("url")) or DEFAULT_URL
-    return Connection(found, key)
+    # the address beside the key: a key of one server must not be sent to another
+    return Connection(url or environ.get("HEADRACE_CLIENT__URL") or known.get("url") or DEFAULT_URL, known[key_name])
 
 
-def _read_key(path: Path, key_name: str) -> str:
-    """The key in a file: the whole file, or one name of a JSON object such as keys.json."""
+def _read_file(path: Path, key_name: str) -> dict[str, str]:
+    """What a key file says: a keys.json, or the key and nothing else."""
     try:
         text = path.expanduser().read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as fault:
         raise NoKey(f"the key file cannot be read: {fault}") from fault
     if not text.startswith("{"):
-        return text
-    try:
-        return str(json.loads(text)[key_name])
-    except (ValueError, KeyError) as fault:
-        raise NoKey(f"{path} is JSON without {key_name!r}") from fault
+        return {key_name: text}
+    found = _parse(text)
+    if key_name not in found:
+        raise NoKey(f"{path} is JSON without {key_name!r}")
+    return found
 
 
 def _read_local(path: Path) -> dict[str, str]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return _parse(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return {}
+
+
+def _parse(text: str) -> dict[str, str]:
+    try:
+        found = json.loads(text)
+    except ValueError:
         return {}
     return {str(name): str(value) for name, value in found.items()} if isinstance(found, dict) else {}

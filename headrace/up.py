@@ -22,7 +22,7 @@ from headrace.exits import Exit
 from headrace.output import note
 from headrace.stack.logs import StackLog
 from headrace.stack.plan import Wishes
-from headrace.stack.stack import AlreadyRunning, Stack
+from headrace.stack.stack import AlreadyRunning, Stack, make_data_dir
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -68,6 +68,7 @@ def exit_for_fault(fault: HeadraceError) -> Exit:
 
 
 async def _run(wishes: Wishes, settings: Settings, as_json: bool) -> None:
+    make_data_dir(wishes.data_dir)
     log = StackLog(wishes.data_dir / "logs", sys.stderr)
     try:
         async with Stack(wishes, settings, os.environ, log) as stack:

@@ -90,7 +90,7 @@ class Stack:
             StoreUnavailable, ServicesFailed: it did not become ready in time; the text holds the end of a log.
         """
         data_dir = self._wishes.data_dir
-        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_data_dir(data_dir)
         self._claim_directory(data_dir / "up.lock")
         services_fd = await self._wait_for_leftovers(data_dir / "services.lock")
         port = reserve(self._wishes.host, self._wishes.port)
@@ -222,6 +222,14 @@ class Stack:
                 self.store = await self._ensure_store()
             except (StoreUnavailable, ConfigError) as fault:
                 self._log.say(str(fault))
+
+
+def make_data_dir(path: Path) -> None:
+    """Make the data directory, for this user alone. Raises ConfigError."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as fault:
+        raise ConfigError([f"the data directory cannot be made: {fault}"]) from fault
 
 
 def _is_built(service: str) -> bool:

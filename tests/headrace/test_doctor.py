@@ -1,0 +1,85 @@
+"""`headrace doctor` names what would lose jobs."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import redis
+
+from headrace.doctor import judge_clock, judge_disk, judge_persistence, judge_version
+from tests.servers import Server
+
+Rows = dict[str, dict[str, str]]
+
+
+def run_doctor(data_dir: Path, **settings: str) -> tuple[int, Rows]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")} | settings
+    command = [sys.executable, "-m", "headrace", "doctor", "--data-dir", str(data_dir), "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=100)
+    assert done.stdout, done.stderr
+    return done.returncode, {row["check"]: row for row in json.loads(done.stdout)["data"]}
+
+
+def test_a_fresh_machine_is_well_and_stays_untouched(tmp_path: Path) -> None:
+    exit_code, rows = run_doctor(tmp_path / "absent")
+
+    assert exit_code == 0
+    assert set(rows) >= {"store version", "persistence", "eviction policy", "devices", "disk", "clock"}
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_store_without_persistence_fails_the_check(store_server: Server, tmp_path: Path) -> None:
+    """Field case 121: memory-only Redis behind accepted jobs."""
+    exit_code, rows = run_doctor(tmp_path, HEADRACE_REDIS__URL=store_server.url)
+
+    assert exit_code == 1
+    assert rows["persistence"]["verdict"] == "failed"
+    assert "gone when the store restarts" in rows["persistence"]["detail"]
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+def test_a_store_that_evicts_fails_the_check(own_server: Server, tmp_path: Path, policy: str) -> None:
+    """Field case 124: an eviction policy eats jobs."""
+    with redis.Redis.from_url(own_server.url) as client:
+        client.config_set("maxmemory-policy", policy)
+
+    exit_code, rows = run_doctor(tmp_path, HEADRACE_REDIS__URL=own_server.url)
+
+    assert exit_code == 1
+    assert rows["eviction policy"]["verdict"] == "failed"
+    assert rows["persistence"]["verdict"] == "ok"
+
+
+def test_each_supported_server_is_known_by_its_own_version(any_server: Server, tmp_path: Path) -> None:
+    """Field case 132."""
+    _, rows = run_doctor(tmp_path, HEADRACE_REDIS__URL=any_server.url)
+
+    assert rows["store version"]["verdict"] == "ok"
+
+
+def test_a_store_that_does_not_answer_is_one_failed_check(tmp_path: Path) -> None:
+    exit_code, rows = run_doctor(tmp_path, HEADRACE_REDIS__URL=f"unix://{tmp_path}/nobody.sock")
+
+    assert exit_code == 1
+    assert rows["store"]["verdict"] == "failed"
+
+
+def test_devices_that_cannot_be_read_fail_the_check(tmp_path: Path) -> None:
+    exit_code, rows = run_doctor(tmp_path, HEADRACE_WORKER__DEVICES="gpu:everything")
+
+    assert exit_code == 1
+    assert rows["devices"]["verdict"] == "failed"
+
+
+def test_old_servers_slow_disks_wrong_clocks_and_full_disks_are_named() -> None:
+    assert judge_version({"redis_version": "6.2.14"}).verdict == "failed"
+    assert judge_version({"redis_version": "7.2.4", "valkey_version": "7.1.0"}).verdict == "failed"
+    assert judge_version({"redis_version": "7.2.4", "valkey_version": "9.1.2"}).detail == "valkey 9.1.2"
+    assert judge_persistence({"aof_enabled": "1", "aof_delayed_fsync": "3"}).verdict == "warning"
+    assert judge_persistence({"aof_enabled": "1", "aof_last_write_status": "err"}).verdict == "failed"
+    assert judge_clock(-2.5).verdict == "warning"
+    assert judge_disk(50 * 1024**2, Path("/")).verdict == "failed"
+    assert judge_disk(1024**3, Path("/")).verdict == "warning"
