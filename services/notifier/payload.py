@@ -38,13 +38,21 @@ class Notice:
 
 
 def render(notice: Notice, public_url: str) -> bytes:
-    """Return the body; paths in it become URLs below `public_url`."""
-    data = {key: _with_urls(value, public_url) for key, value in notice.data.items()}
+    """Return the body; the result's path becomes a URL below `public_url`."""
+    data = dict(notice.data)
     body = _encode(notice, data, public_url)
     if len(body) <= BODY_BYTES_MAX:
         return body
     body = _encode(notice, _cut(data, len(body) - BODY_BYTES_MAX), public_url)
     return body if len(body) <= BODY_BYTES_MAX else _encode(notice, {"truncated": True}, public_url)
+
+
+def public_facts(facts: Mapping[str, object], public_url: str) -> dict[str, object]:
+    """Turn what an event stores into what people read: `path` into the `url` it is served at, `xAtMs` into `xAt`.
+
+    Only the event's own members and those of its artifacts: what authors and callers wrote stays as it is.
+    """
+    return dict(_public_member(key, value, public_url) for key, value in facts.items())
 
 
 def rfc3339(at_ms: int) -> str:
@@ -93,18 +101,16 @@ def _note_bytes(omitted: list[str]) -> int:
     return len(orjson.dumps({"truncated": True, "omitted": omitted}))
 
 
-def _with_urls(value: object, public_url: str) -> object:
-    """Turn each `path` member into the `url` it is served at: events store paths, receivers need links."""
-    if isinstance(value, Mapping):
-        return {
-            "url" if key == "path" else key: _join(public_url, item)
-            if key == "path" and isinstance(item, str)
-            else _with_urls(item, public_url)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_with_urls(item, public_url) for item in value]
-    return value
+def _public_member(key: str, value: object, public_url: str) -> tuple[str, object]:
+    if key == "path" and isinstance(value, str):
+        return "url", _join(public_url, value)
+    if key.endswith("AtMs") and isinstance(value, int):
+        return key.removesuffix("Ms"), rfc3339(value)
+    if key == "artifact" and isinstance(value, Mapping):
+        return key, public_facts(value, public_url)
+    if key == "artifacts" and isinstance(value, list):
+        return key, [public_facts(artifact, public_url) for artifact in value]
+    return key, value
 
 
 def _join(public_url: str, path: str) -> str:

@@ -16,9 +16,9 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 from standardwebhooks import Webhook
 
-from services.notifier.delivery import Post, Sender
-from services.notifier.names import SystemResolver
-from services.notifier.verdict import Answered, TransportError, Unanswered
+from services.notifier.attempt.delivery import Post, Sender
+from services.notifier.attempt.names import SystemResolver
+from services.notifier.attempt.verdict import Answered, TransportError, Unanswered
 from tests.notifier.receiver import (
     Receiver,
     answer,
@@ -231,9 +231,7 @@ async def test_a_literal_inside_address_is_never_connected(host):
     assert receiver.connections == 0
 
 
-@pytest.mark.parametrize(
-    "addresses", [["127.0.0.1"], ["::ffff:127.0.0.1"], ["169.254.169.254"], ["10.0.0.1"]]
-)
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["::ffff:127.0.0.1"], ["169.254.169.254"], ["10.0.0.1"]])
 async def test_a_name_that_leads_inside_is_refused_at_the_socket(addresses):
     names = Names(addresses)
     report = await sender(allow_private="none", resolver=names).attempt(post("https://evil.example/"))

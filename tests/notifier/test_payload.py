@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.api import WebhookPayload
-from services.notifier.payload import BODY_BYTES_MAX, Notice, render
+from services.notifier.payload import BODY_BYTES_MAX, Notice, public_facts, render
 
 URL = "https://gen.example/"
 
@@ -22,12 +22,12 @@ def notice(**changes) -> Notice:
         "position": "aa.1.1764457209999-0",
         "tenant_id": "t_acme",
         "result_path": "/v1/artifacts/art_1/content",
-        "data": {"userId": "u_42", "artifacts": ({"id": "art_1", "path": "/v1/artifacts/art_1/content"},)},
+        "data": {"userId": "u_42", "metadata": {"path": "/mine"}},
     }
     return Notice(**(fields | changes))
 
 
-def test_the_users_four_fields_are_on_top_and_paths_became_links():
+def test_the_users_four_fields_are_on_top_and_the_result_is_a_link():
     body = orjson.loads(render(notice(), URL))
 
     assert body == {
@@ -40,12 +40,26 @@ def test_the_users_four_fields_are_on_top_and_paths_became_links():
         "sequence": 31,
         "position": "aa.1.1764457209999-0",
         "tenantId": "t_acme",
-        "data": {
-            "userId": "u_42",
-            "artifacts": [{"id": "art_1", "url": "https://gen.example/v1/artifacts/art_1/content"}],
-        },
+        "data": {"userId": "u_42", "metadata": {"path": "/mine"}},
     }
     WebhookPayload.model_validate(body)
+
+
+def test_paths_become_links_and_times_become_text_but_not_in_what_others_wrote():
+    artifact = {"id": "art_1", "path": "/v1/artifacts/art_1/content", "expiresAtMs": 1764457209999}
+    shown = {
+        "id": "art_1",
+        "url": "https://gen.example/v1/artifacts/art_1/content",
+        "expiresAt": "2025-11-29T23:00:09.999Z",
+    }
+    facts = {"artifacts": [artifact], "artifact": artifact, "nextAttemptAtMs": 0, "data": {"path": "/mine", "xAtMs": 1}}
+
+    assert public_facts(facts, URL) == {
+        "artifacts": [shown],
+        "artifact": shown,
+        "nextAttemptAt": "1970-01-01T00:00:00.000Z",
+        "data": {"path": "/mine", "xAtMs": 1},
+    }
 
 
 def test_a_job_without_a_result_says_so():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from services.notifier.signature import parse_secret, sign, verify
+from services.notifier.attempt.signature import parse_secret, sign, verify
 
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 OTHER = "whsec_" + base64.b64encode(bytes(range(32, 64))).decode()

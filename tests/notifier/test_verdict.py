@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.retry import WEBHOOK_DELAYS_S, Schedule
-from services.notifier.verdict import (
+from services.notifier.attempt.verdict import (
     Answered,
     Delivered,
     EndpointGone,

@@ -22,9 +22,9 @@ from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from contracts.webhook_target import AllowPrivate, judge_address, judge_url
-from services.notifier.names import SystemResolver
-from services.notifier.signature import sign
-from services.notifier.verdict import Answered, Outcome, TransportError, Unanswered
+from services.notifier.attempt.names import SystemResolver
+from services.notifier.attempt.signature import sign
+from services.notifier.attempt.verdict import Answered, Outcome, TransportError, Unanswered
 
 ANSWER_BYTES_MAX = 4096
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")

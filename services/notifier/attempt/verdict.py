@@ -37,6 +37,7 @@ class TransportError(StrEnum):
     UNREACHABLE = "unreachable"
     PROTOCOL = "protocol"
     BLOCKED_ADDRESS = "blocked_address"
+    UNSIGNED = "unsigned"  # nothing was sent: the tenant has no secret that can sign
 
 
 @dataclass(frozen=True, slots=True)

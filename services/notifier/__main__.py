@@ -1,0 +1,89 @@
+"""`python -m services.notifier`: settings from the environment, signals, exit code. Composition only."""
+
+import asyncio
+import os
+import secrets
+import signal
+import socket
+import sys
+from importlib import metadata
+
+from contracts.errors import ConfigError
+from contracts.retry import Schedule
+from contracts.settings import Settings, load_settings
+from contracts.store import Store
+from contracts.telemetry import Logger, configure_logging
+from services.notifier.attempt.delivery import Sender
+from services.notifier.courier import Courier
+from services.notifier.lanes import Lanes
+from services.notifier.service import Identity, Notifier
+
+WAITING_MAX = 10_000
+LANE_WAITING_MAX = 1_000
+EXIT_CONFIGURATION = 2
+
+
+def main() -> int:
+    """Run until SIGTERM or SIGINT; 0 after an orderly stop, 2 for a wrong configuration."""
+    try:
+        settings = load_settings(os.environ)
+        check(settings)
+        asyncio.run(serve(settings, configure_logging("notifier", settings.log.level)))
+    except ConfigError as error:
+        print("\n".join(error.faults), file=sys.stderr)
+        return EXIT_CONFIGURATION
+    return 0
+
+
+def check(settings: Settings) -> None:
+    """Refuse what cannot be obeyed, all of it at once. Raises ConfigError."""
+    faults = []
+    if not settings.redis.url:
+        faults.append("HEADRACE_REDIS__URL: is not set; name the store, or run `headrace up`, which starts one")
+    if settings.webhook.nameservers:
+        faults.append("HEADRACE_WEBHOOK__NAMESERVERS: is not supported yet; leave it unset to use the system's")
+    if faults:
+        raise ConfigError(faults)
+
+
+async def serve(settings: Settings, log: Logger) -> None:
+    """Put the notifier together and run it."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    webhook = settings.webhook
+    sender = Sender(
+        timeout_s=webhook.timeout_s,
+        allow_private=webhook.allow_private,
+        user_agent=f"headrace/{version()}",
+    )
+    lanes = Lanes(
+        running_max=webhook.concurrency,
+        lane_running_max=webhook.endpoint_concurrency,
+        waiting_max=WAITING_MAX,
+        lane_waiting_max=LANE_WAITING_MAX,
+    )
+    store = Store(settings.redis.url)
+    schedule = Schedule(webhook.schedule)
+    courier = Courier(store, sender, schedule=schedule, lanes=lanes, timeout_s=webhook.timeout_s, log=log)
+    try:
+        await Notifier(store, courier, Identity(consumer_name(), settings.public_url), log).run(stop)
+    finally:
+        await store.aclose()
+
+
+def consumer_name() -> str:
+    """Name this process in the group: told apart by people through host and pid, by the store through the rest."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def version() -> str:
+    """Return the version of the product."""
+    try:
+        return metadata.version("headrace")
+    except metadata.PackageNotFoundError:  # run from a checkout that is not installed
+        return "0"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
