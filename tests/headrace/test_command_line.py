@@ -1,0 +1,163 @@
+"""The command line against a real stack: what it prints, and its exit codes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.headrace.up_process import PATIENCE_S, Up, plain_environment, start_up
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    running = start_up(tmp_path_factory.mktemp("up") / ".headrace")
+    yield running
+    running.clean_up()
+
+
+class Done:
+    """One run of `headrace`."""
+
+    def __init__(self, done: "subprocess.CompletedProcess[str]") -> None:
+        self.exit_code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+def headrace(up: Up, *words: str, folder: Path | None = None, **settings: str) -> Done:
+    """Run it beside `.headrace`, as a person would."""
+    command = [sys.executable, "-m", "headrace", *words]
+    folder = folder or up.data_dir.parent
+    environ = plain_environment(PYTHONPATH=str(Path(__file__).parents[2]), **settings)
+    return Done(
+        subprocess.run(
+            command, capture_output=True, text=True, cwd=folder, env=environ, timeout=PATIENCE_S, check=False
+        )
+    )
+
+
+def test_a_job_is_submitted_watched_read_and_listed(up: Up) -> None:
+    watched = headrace(
+        up, "jobs", "submit", "hello", "--model", "echo", "--user-id", "u_cli", "--watch", "-o", "ndjson"
+    )
+
+    assert watched.exit_code == 0
+    assert watched.lines[-1]["status"] == "completed"
+    job_id = watched.lines[-1]["id"]
+    assert headrace(up, "jobs", "get", job_id, "-o", "json").json["id"] == job_id
+    listed = headrace(up, "jobs", "list", "--user-id", "u_cli", "-o", "json").json
+    assert [job["id"] for job in listed["data"]] == [job_id]
+    assert headrace(up, "jobs", "list", "-o", "ndjson").lines[0]["object"] == "job"
+    assert job_id in headrace(up, "jobs", "list").out
+
+
+def test_a_repeat_with_the_same_idempotency_key_is_the_same_job(up: Up) -> None:
+    words = ("jobs", "submit", "once", "--model", "echo", "--idempotency-key", "cli-1", "-o", "json")
+
+    assert headrace(up, *words).json["id"] == headrace(up, *words).json["id"]
+
+
+def test_a_running_job_is_cancelled_and_watching_it_is_exit_code_1(up: Up) -> None:
+    job = headrace(up, "jobs", "submit", "x", "--model", "slow", "--input", "steps=1000", "-o", "json").json
+
+    assert headrace(up, "jobs", "cancel", job["id"], "-o", "json").exit_code == 0
+    watched = headrace(up, "jobs", "watch", job["id"], "-o", "json")
+
+    assert watched.json["status"] == "cancelled"
+    assert watched.exit_code == 1
+    assert headrace(up, "jobs", "cancel", job["id"]).exit_code == 0
+
+
+def test_cancelling_a_finished_job_is_exit_code_5(up: Up) -> None:
+    job = headrace(up, "jobs", "submit", "x", "--model", "echo", "--watch", "-o", "json").json
+
+    refused = headrace(up, "jobs", "cancel", job["id"], "-o", "json")
+
+    assert refused.exit_code == 5
+    assert json.loads(refused.err)["code"] == "already_terminal"
+    assert refused.out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        (("jobs", "get", "job_00000000000000000000000000aa"), 3),
+        (("jobs", "get", "../../admin/v1/tenants"), 2),
+        (("jobs", "submit", "x", "--model", "no-such-model"), 2),
+        (("jobs", "submit", "x", "--priority", "now"), 2),
+        (("jobs", "submit"), 2),
+        (("jobs", "list", "--limit", "0"), 2),
+        (("jobs", "list", "--key-file", "/nowhere"), 4),
+        (("jobs", "list", "--url", "http://127.0.0.1:1"), 7),
+        (("tenant", "create", "t_default"), 5),
+        (("key", "list", "t_absent"), 3),
+    ],
+)
+def test_each_kind_of_failure_has_its_exit_code(up: Up, words: tuple[str, ...], exit_code: int) -> None:
+    done = headrace(up, *words)
+
+    assert done.exit_code == exit_code, done.err
+    assert done.out == ""
+    assert done.err
+
+
+def test_a_wrong_key_is_exit_code_4(up: Up, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("sk_local_0000000000000000_wrong")
+
+    done = headrace(up, "jobs", "list", "--key-file", str(tmp_path / "key"), "--url", up.ready["url"])
+
+    assert done.exit_code == 4
+
+
+def test_a_tenant_gets_a_key_that_works_until_it_is_revoked(up: Up, tmp_path: Path) -> None:
+    assert headrace(up, "tenant", "create", "t_cli", "--tier", "free", "-o", "json").json["id"] == "t_cli"
+    assert "t_cli" in [tenant["id"] for tenant in headrace(up, "tenant", "list", "-o", "json").json["data"]]
+    made = headrace(up, "key", "create", "t_cli", "--scope", "jobs:read", "-o", "json").json
+    (tmp_path / "key").write_text(made["key"])
+    with_key = {"HEADRACE_CLIENT__URL": up.ready["url"], "HEADRACE_CLIENT__KEY_FILE": str(tmp_path / "key")}
+
+    assert headrace(up, "jobs", "list", "-o", "json", folder=tmp_path, **with_key).json["data"] == []
+    listed = headrace(up, "key", "list", "t_cli", "-o", "json")
+    assert [key["id"] for key in listed.json["data"]] == [made["id"]]
+    assert made["key"] not in listed.out
+    assert headrace(up, "key", "revoke", "t_cli", made["id"]).exit_code == 0
+
+    assert headrace(up, "jobs", "list", folder=tmp_path, **with_key).exit_code == 4
+
+
+def test_a_full_quota_is_exit_code_6(up: Up, tmp_path: Path) -> None:
+    headrace(up, "tenant", "create", "t_full")
+    made = headrace(up, "key", "create", "t_full", "-o", "json").json
+    (tmp_path / "key").write_text(made["key"])
+    patched = _patch_tenant(up, "t_full", {"limits": {"queuedJobs": 0}})
+    assert patched == 200
+
+    words = ("jobs", "submit", "x", "--model", "echo", "--url", up.ready["url"], "--key-file", str(tmp_path / "key"))
+
+    assert headrace(up, *words).exit_code == 6
+
+
+def test_the_version_is_printed_in_every_format(up: Up) -> None:
+    assert headrace(up, "version", "-o", "json").json["headrace"]
+    assert len(headrace(up, "version", "-o", "ndjson").lines) == 1
+    assert "headrace" in headrace(up, "version").out
+
+
+def _patch_tenant(up: Up, tenant_id: str, change: dict[str, Any]) -> int:
+    import urllib.request
+
+    headers = {"Authorization": f"Bearer {up.ready['adminKey']}", "Content-Type": "application/json"}
+    url = f"{up.ready['url']}/admin/v1/tenants/{tenant_id}"
+    request = urllib.request.Request(url, json.dumps(change).encode(), headers, method="PATCH")
+    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
+        return int(response.status)
