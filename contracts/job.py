@@ -74,6 +74,7 @@ TRANSITIONS: Final[Mapping[tuple[JobStatus | None, str], JobStatus]] = {
     # terminal: left only by a new run
     (S.FAILED, "job.dead_lettered"): S.FAILED,
     **{(ended, "job.retried"): S.QUEUED for ended in (S.FAILED, S.CANCELLED, S.EXPIRED)},
+    **{(ended, "job.forgotten"): ended for ended in TERMINAL},  # the last event of all
     # the trace of a refused late write may follow anything
     **{(status, "job.event_rejected"): status for status in S},
 }

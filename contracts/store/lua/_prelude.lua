@@ -52,12 +52,13 @@ local function refuses_worker(keys, g)
   return nil
 end
 
+-- The word that refuses a write and whose guard it was, job or worker; or nil
 local function refuses(keys, w)
   if w.k then  -- also without guards: a write must not bring back a job that is gone
     local word = refuses_job(keys[w.k], w.g or {})
-    if word then return word end
+    if word then return word, 'job' end
   end
-  if w.gw then return refuses_worker(keys, w.gw) end
+  if w.gw then return refuses_worker(keys, w.gw), 'worker' end
   return nil
 end
 
