@@ -4,7 +4,6 @@ That is the failure a client cannot tell from a lost request: the connection is 
 """
 
 import asyncio
-import contextlib
 import tempfile
 from pathlib import Path
 
@@ -16,7 +15,7 @@ class LossyProxy:
         self._target = target
         self._folder = tempfile.TemporaryDirectory(prefix="hr-")
         self._server: asyncio.Server | None = None
-        self._pumps: set[asyncio.Task[None]] = set()
+        self._links: set[_Link] = set()
         self.path = Path(self._folder.name) / "lossy.sock"
         self.url = f"unix://{self.path}"
         self.drop = 0
@@ -28,47 +27,50 @@ class LossyProxy:
     async def close(self) -> None:
         assert self._server is not None
         self._server.close()
-        for pump in self._pumps:
-            pump.cancel()
-        await asyncio.gather(*self._pumps, return_exceptions=True)
+        while self._links:
+            link = self._links.pop()
+            link.cut()
+            await link.ended.wait()
         self._folder.cleanup()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_unix_connection(str(self._target))
-        link = _Link()
-        task = asyncio.current_task()
-        assert task is not None
-        self._pumps.add(task)
-        upward = asyncio.create_task(self._up(reader, up_writer, link))
+        link = _Link(writer, up_writer)
+        self._links.add(link)
         try:
-            await self._down(up_reader, writer, link)
+            await asyncio.gather(self._up(reader, link), self._down(up_reader, link), return_exceptions=True)
         finally:
-            upward.cancel()
-            for stream in (writer, up_writer):
-                with contextlib.suppress(OSError):
-                    stream.close()
-            self._pumps.discard(task)
+            self._links.discard(link)
+            link.ended.set()
 
-    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: "_Link") -> None:
+    async def _up(self, reader: asyncio.StreamReader, link: "_Link") -> None:
         while data := await reader.read(65536):
             # only the first bytes of a call name it, and a call may arrive in several pieces
             link.calls = link.calls or b"FCALL" in data
-            writer.write(data)
-            await writer.drain()
-        writer.close()
+            link.server.write(data)
+            await link.server.drain()
+        link.cut()
 
-    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, link: "_Link") -> None:
+    async def _down(self, reader: asyncio.StreamReader, link: "_Link") -> None:
         while data := await reader.read(65536):
             if self.drop and link.calls:
                 self.drop -= 1
                 self.dropped += 1
-                return
+                break
             link.calls = False
-            writer.write(data)
-            await writer.drain()
+            link.client.write(data)
+            await link.client.drain()
+        link.cut()
 
 
 class _Link:
-    """Whether the reply under way belongs to a function call."""
+    """One connection through the proxy; `calls` says whether the reply under way belongs to a function call."""
 
-    calls = False
+    def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
+        self.client, self.server = client, server
+        self.calls = False
+        self.ended = asyncio.Event()
+
+    def cut(self) -> None:
+        for stream in (self.client, self.server):
+            stream.transport.abort()
