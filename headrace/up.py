@@ -20,9 +20,10 @@ from contracts.errors import ConfigError, HeadraceError
 from contracts.settings import Settings, load_settings
 from headrace.exits import Exit
 from headrace.output import note
+from headrace.stack.claim import AlreadyRunning, make_data_dir
 from headrace.stack.logs import StackLog
 from headrace.stack.plan import Wishes
-from headrace.stack.stack import AlreadyRunning, Stack, make_data_dir
+from headrace.stack.stack import Stack
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 

@@ -7,7 +7,6 @@ within 15 s; nothing outlives this process, however it ends. One stack per data 
 import asyncio
 import contextlib
 import importlib.util
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,40 +14,27 @@ from types import TracebackType
 from typing import Self
 
 import headrace
-from contracts.errors import ConfigError, HeadraceError, StoreUnavailable
+from contracts.errors import ConfigError, StoreUnavailable
 from contracts.settings import Settings
-from headrace.client import Client, Problem, Unreachable
+from headrace.client import Client
 from headrace.stack import bootstrap, plan
 from headrace.stack.child import Child, ServiceSpec
+from headrace.stack.claim import claim
 from headrace.stack.keeper_link import KeeperLink
 from headrace.stack.keys_file import LocalKeys, mint_keys, read_keys, write_keys
 from headrace.stack.logs import StackLog
 from headrace.stack.plan import SERVICES, Wishes
 from headrace.stack.port import reserve
-from headrace.store_server import StoreServer, ensure, locks, release
+from headrace.stack.readiness import wait_ready
+from headrace.store_server import StoreServer, ensure, release
 
 READY_LIMIT_S = 90.0
 STORE_LIMIT_S = 60.0
-LEFTOVERS_LIMIT_S = 15.0
 SERVICES_STOP_S = 9.0
 STORE_STOP_S = 3.0
 _ECHO_EVERY_S = 0.1
 _CHECK_EVERY_S = 1.0
-_POLL_S = 0.05
-_CONFIGURATION_FAULT = 2
 _FSYNC = {"process": "everysec", "fsync": "always"}
-
-
-class AlreadyRunning(HeadraceError):
-    """Another stack uses the data directory."""
-
-    code = "already_running"
-
-
-class ServicesFailed(HeadraceError):
-    """The services did not become ready."""
-
-    code = "services_failed"
 
 
 class Stack:
@@ -87,19 +73,19 @@ class Stack:
             AlreadyRunning: another stack uses the data directory.
             PortTaken: somebody listens on the port.
             ConfigError: a fault of the configuration, ours or one that a service reported.
-            StoreUnavailable, ServicesFailed: it did not become ready in time; the text holds the end of a log.
+            Unavailable: it did not become ready in time; the text holds the end of a log.
         """
         data_dir = self._wishes.data_dir
-        make_data_dir(data_dir)
-        self._claim_directory(data_dir / "up.lock")
-        services_fd = await self._wait_for_leftovers(data_dir / "services.lock")
+        claimed = await claim(data_dir)
+        self._opened.callback(claimed.close)
         port = reserve(self._wishes.host, self._wishes.port)
         self._opened.callback(port.close)
         self.url = plan.public_url(self._wishes.host, port.number)
         await self._open_store()
         await self._open_keys(data_dir / "keys.json")
-        self._start_services(port.number, services_fd)
-        await self._wait_ready()
+        self._start_services(port.number, claimed.services_fd)
+        async with Client(self.url, self.keys.admin_key) as client:
+            await wait_ready(client, self._children, READY_LIMIT_S)
 
     async def stop(self) -> None:
         """Stop the services, then the store. Safe to call twice."""
@@ -121,22 +107,6 @@ class Stack:
         """Do not wait for the services any longer."""
         for child in self._children:
             child.kill()
-
-    def _claim_directory(self, lock: Path) -> None:
-        lock_fd = locks.take_exclusive(lock)
-        if lock_fd is None:
-            raise AlreadyRunning(f"a stack runs in {lock.parent} already: use it, or choose another --data-dir")
-        self._opened.callback(os.close, lock_fd)
-
-    async def _wait_for_leftovers(self, lock: Path) -> int:
-        """Services inherit this lock: it is free when those of an earlier, killed stack are gone."""
-        deadline = asyncio.get_running_loop().time() + LEFTOVERS_LIMIT_S
-        while (lock_fd := locks.take_exclusive(lock)) is None:
-            if asyncio.get_running_loop().time() > deadline:
-                raise ServicesFailed(f"services of an earlier run still hold {lock}: stop them first")
-            await asyncio.sleep(_POLL_S)
-        self._opened.callback(os.close, lock_fd)
-        return lock_fd
 
     async def _open_store(self) -> None:
         if self._settings.redis.url:
@@ -179,33 +149,6 @@ class Stack:
         child.start()
         return child
 
-    async def _wait_ready(self) -> None:
-        deadline = asyncio.get_running_loop().time() + READY_LIMIT_S
-        async with Client(self.url, self.keys.admin_key) as client:
-            while not await self._is_ready(client):
-                self._raise_for_faults()
-                if asyncio.get_running_loop().time() > deadline:
-                    raise ServicesFailed(f"not ready after {READY_LIMIT_S:.0f} s\n{self._tails()}")
-                await asyncio.sleep(_POLL_S)
-
-    async def _is_ready(self, client: Client) -> bool:
-        """Ingest answers, may write to the log, and lists every worker that we started."""
-        workers = {child.pid for child in self._children if child.spec.service == "gpu_worker"}
-        try:
-            await client.try_get("/readyz")
-            listed = (await client.try_get("/admin/v1/workers")).body["data"]
-        except (Unreachable, Problem):
-            return False
-        return None not in workers and workers <= {worker["pid"] for worker in listed}
-
-    def _raise_for_faults(self) -> None:
-        faulty = [child for child in self._children if child.last_exit == _CONFIGURATION_FAULT]
-        if faulty:
-            raise ConfigError([f"{child.spec.name} refuses its configuration:\n{child.log.tail()}" for child in faulty])
-
-    def _tails(self) -> str:
-        return "\n".join(f"{child.log.path}:\n{child.log.tail()}" for child in self._children)
-
     async def _keep_echoing(self) -> None:
         while True:
             self._log.echo_services()
@@ -222,14 +165,6 @@ class Stack:
                 self.store = await self._ensure_store()
             except (StoreUnavailable, ConfigError) as fault:
                 self._log.say(str(fault))
-
-
-def make_data_dir(path: Path) -> None:
-    """Make the data directory, for this user alone. Raises ConfigError."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as fault:
-        raise ConfigError([f"the data directory cannot be made: {fault}"]) from fault
 
 
 def _is_built(service: str) -> bool:
