@@ -104,6 +104,14 @@ def ending_of(name: str) -> str:
     return ending.lower() if _SAFE_ENDING.fullmatch(ending) else ""
 
 
+def size_of(scratch: Path, file: str) -> int:
+    """Return the size of a file that was handed over, following no link; 0 if it is not there."""
+    try:
+        return os.lstat(scratch / OUT_FOLDER / file).st_size
+    except OSError:
+        return 0
+
+
 def _describe(upload: Upload, size_bytes: int, sha256: str) -> ArtifactRef:
     return ArtifactRef(
         id=upload.id,

@@ -44,6 +44,16 @@ class Device:
     lock_fd: int
     lock_inode: int
 
+    def describe(self) -> dict[str, object]:
+        """Return what the store keeps of it; the inode tells a later supervisor that it holds the same lock."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "index": self.index,
+            "bytesTotal": self.bytes_total,
+            "lockInode": self.lock_inode,
+        }
+
 
 def parse_devices(text: str, host_bytes: int) -> tuple[DeviceSpec, ...]:
     """Return the devices in `text`, in order. Raises DeviceError.
@@ -84,7 +94,7 @@ def _parse_size(text: str) -> int:
 
 def claim_devices(specs: tuple[DeviceSpec, ...], host: str, lock_dir: Path) -> tuple[Device, ...]:
     """Lock one ordinal for each kind in `specs` and name the devices by it. Raises DeviceError."""
-    lock_dir.mkdir(parents=True, exist_ok=True)
+    lock_dir.mkdir(mode=0o1777, parents=True, exist_ok=True)  # supervisors of several users share it
     locks = {kind: _lowest_free(f"{kind}-{host}", lock_dir) for kind in sorted({spec.kind for spec in specs})}
     return tuple(_number_devices(specs, locks, host))
 
@@ -100,11 +110,20 @@ def _number_devices(specs: tuple[DeviceSpec, ...], locks: dict[str, tuple[int, i
 
 def _lowest_free(stem: str, lock_dir: Path) -> tuple[int, int]:
     for ordinal in range(MAX_ORDINALS):
-        fd = os.open(lock_dir / f"{stem}-{ordinal}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            continue
-        return ordinal, fd
+        fd = _try_lock(lock_dir / f"{stem}-{ordinal}.lock")
+        if fd is not None:
+            return ordinal, fd
     raise DeviceError(f"all {MAX_ORDINALS} ordinals of {stem} in {lock_dir} are locked")
+
+
+def _try_lock(path: Path) -> int | None:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except PermissionError:  # another user's
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd

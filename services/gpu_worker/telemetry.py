@@ -4,7 +4,7 @@ Pure: time comes in. Promises: progress never falls inside one attempt, at most 
 a milestone is never dropped. Free text of authors gets into the log only as names, phases and flat values.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -54,6 +54,10 @@ class Telemetry:
         """Return what is due and forget it."""
         due, self._events = self._events, []
         return due
+
+    def put_back(self, events: Sequence[ev.Event]) -> None:
+        """Undo a `take`: nothing of it was written."""
+        self._events[:0] = events
 
     @property
     def phase(self) -> str | None:

@@ -74,7 +74,8 @@ class AttemptWriter:
         async with self._lock:
             if self.fenced:
                 return Word.FENCED
-            together = [*self.telemetry.take(), *events]
+            due = self.telemetry.take()
+            together = [*due, *events]
             if not together:
                 return Word.APPLIED
             options = {"line": line, "closes": closes, "not_cancelled": not_cancelled}
@@ -83,6 +84,8 @@ class AttemptWriter:
                 lambda: self._attempts.repeat(self._right, together, **options),  # type: ignore[arg-type]
                 self._over,
             )
+            if reply.word is Word.CONFLICT:
+                self.telemetry.put_back(due)
             return self._judge(reply.word)
 
     async def release_and_start(

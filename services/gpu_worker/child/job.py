@@ -25,6 +25,12 @@ FORCED_LIMIT_COUNT = 500  # progress frames that pass the gap because the phase 
 MILESTONE_LIMIT_COUNT = 500
 ARTIFACT_LIMIT_COUNT = 100
 OUT_FOLDER = ".out"  # below the scratch directory; files handed over lie here under names of ours
+PICTURES = (
+    (b"\x89PNG", ".png"),
+    (b"RIFF", ".webp"),
+    (b"\xff\xd8", ".jpg"),
+    (b"GIF8", ".gif"),
+)
 OOM_TEXTS = (
     "out of memory",
     "failed to allocate memory",
@@ -103,7 +109,8 @@ class Job:
         self._check()
         if self._due("preview"):
             self._sent_at["preview"] = time.monotonic()
-            name = os.path.basename(source) if isinstance(source, (str, os.PathLike)) else "preview"
+            is_path = isinstance(source, (str, os.PathLike))
+            name = os.path.basename(source) if is_path else "preview" + picture_ending(source)
             frame = {"ev": "preview", "name": clean(name), "file": self._keep(source), "step": finite(step)}
             self._send(frame, lossy=True)
 
@@ -231,6 +238,11 @@ def _int64(digits: str) -> int:
     if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
         raise ValueError("an integer of more than 64 bits is not portable JSON")
     return int(digits)
+
+
+def picture_ending(data: Any) -> str:
+    """Return the file ending for picture bytes, by their first ones."""
+    return next((ending for start, ending in PICTURES if bytes(data[:4]).startswith(start)), "")
 
 
 def event_data(data: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,74 @@
+"""`python -m services.gpu_worker`: settings, signals, exit code. 2: wrong configuration, 1: left unsettled work."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import tempfile
+from pathlib import Path
+
+import uvloop
+
+from contracts.errors import ConfigError
+from contracts.models import ModelRegistry, load
+from contracts.settings import load_settings
+from contracts.store import Store
+from contracts.telemetry import configure_logging
+from services.gpu_worker.config import Host, WorkerConfig, worker_config
+from services.gpu_worker.devices import DeviceError
+from services.gpu_worker.service import Supervisor
+
+
+def main() -> int:
+    try:
+        settings = load_settings(os.environ)
+        config = worker_config(settings, this_host())
+        models = load(settings.pipelines)
+        if not settings.redis.url:
+            raise ConfigError(["HEADRACE_REDIS__URL: give the store's address; `headrace up` starts one by itself"])
+        configure_logging("gpu_worker", settings.log.level)
+        return uvloop.run(serve(settings.redis.url, config, models))
+    except (ConfigError, DeviceError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+async def serve(url: str, config: WorkerConfig, models: ModelRegistry) -> int:
+    """Run until SIGTERM or SIGINT; a second one ends the wait for running attempts."""
+    stop, hurry = asyncio.Event(), asyncio.Event()
+
+    def on_signal() -> None:
+        (hurry if stop.is_set() else stop).set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    store = Store(url)
+    try:
+        settled = await Supervisor(store, config, models, os.environ).run(stop, hurry)
+    finally:
+        await store.aclose()
+    return 0 if settled else 1
+
+
+def this_host() -> Host:
+    """Collect what is to be known of this machine."""
+    return Host(
+        name=socket.gethostname().partition(".")[0].lower()[:40] or "host",
+        boot_id=_read("/proc/sys/kernel/random/boot_id"),
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        pid=os.getpid(),
+        lock_dir=Path(tempfile.gettempdir()) / "headrace-locks",
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""What one supervisor is configured with, taken from the settings and from what the host is. Pure."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts.errors import ConfigError
+from contracts.retry import Backoff
+from contracts.settings import Settings
+from services.gpu_worker.devices import DeviceError, DeviceSpec, parse_devices
+from services.gpu_worker.slots.attempt import Bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Facts about this machine."""
+
+    name: str
+    boot_id: str  # another one after each boot: locks and processes of an older boot are gone
+    memory_bytes: int
+    cores: int
+    pid: int
+    lock_dir: Path  # one for all supervisors of the host
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """Everything a supervisor needs to know before it opens the store."""
+
+    host: Host
+    pool: str
+    data_dir: Path
+    devices: tuple[DeviceSpec, ...]
+    heartbeat_s: float
+    lease_s: float
+    drain_s: float
+    settle_s: float  # after the drain: time for the last words before the store
+    scratch_bytes: int  # of the files that one attempt may hand over
+    artifacts_s: float  # for which stored files are kept
+    bounds: Bounds
+    backoff: Backoff
+
+    @property
+    def threads(self) -> int:
+        """How many threads one child may use: idle OpenMP threads on busy cores cost ten times the run time."""
+        return max(1, self.host.cores // len(self.devices))
+
+
+def worker_config(settings: Settings, host: Host) -> WorkerConfig:
+    """Read the worker's part of the settings. Raises ConfigError."""
+    worker = settings.worker
+    try:
+        devices = parse_devices(worker.devices or "cpu", host.memory_bytes)
+    except DeviceError as error:
+        raise ConfigError([f"HEADRACE_WORKER__DEVICES: {error}"]) from None
+    return WorkerConfig(
+        host=host,
+        pool=worker.pool,
+        data_dir=settings.data_dir.absolute(),
+        devices=devices,
+        heartbeat_s=worker.heartbeat_s,
+        lease_s=worker.lease_s,
+        drain_s=worker.drain_s,
+        settle_s=5.0,
+        scratch_bytes=worker.scratch_bytes,
+        artifacts_s=settings.retention.artifacts_s,
+        bounds=Bounds(worker.cancel_grace_s, worker.term_grace_s, result_bytes=worker.result_bytes),
+        backoff=Backoff(round(settings.retry.base_s * 1000), round(settings.retry.cap_s * 1000)),
+    )

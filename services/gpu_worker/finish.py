@@ -1,0 +1,197 @@
+"""After the device part: store the files, settle, tidy up. Runs beside the next job of the slot.
+
+Promises: a file's record exists before the event that names it; a settle is repeated until the store has answered; a
+cancel that was requested meanwhile turns failures and hand-backs into a cancellation, never a result.
+"""
+
+import asyncio
+import random
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+
+from contracts import events as ev
+from contracts.retry import Backoff
+from contracts.store import Word
+from contracts.store.jobs import Jobs
+from services.gpu_worker import settlement
+from services.gpu_worker.artifacts import ArtifactRejected, ArtifactStore, size_of
+from services.gpu_worker.running import Running, log_path
+from services.gpu_worker.settlement import Ending, Facts
+from services.gpu_worker.slots.frames import ArtifactFile
+from services.gpu_worker.slots.outcome import Outcome, Verdict
+from services.gpu_worker.writer import until_answered
+
+UPLOAD_TRIES = 4
+UPLOAD_BACKOFF = Backoff(base_ms=200, cap_ms=5_000)
+#: A job that was told "not now" is held back this long at most: the scheduler would offer it again at once.
+HOLD_BACK_S = 10.0
+KEPT_LOGS = 1_000
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What settling needs."""
+
+    jobs: Jobs
+    artifacts: ArtifactStore
+    backoff: Backoff
+    scratch_bytes: int
+    log_dir: Path
+    draining: asyncio.Event
+    over: asyncio.Event
+
+
+async def finish(desk: Desk, running: Running, outcome: Outcome) -> None:
+    """Bring an attempt to its last event. Raises GaveUp."""
+    try:
+        await running.previews.close()
+        if outcome.verdict is not Verdict.FENCED:
+            await _settle(desk, running, outcome)
+    finally:
+        await asyncio.to_thread(_tidy, running.scratch, desk.log_dir, outcome.verdict is Verdict.FAILED)
+
+
+async def _settle(desk: Desk, running: Running, outcome: Outcome) -> None:
+    said: tuple[ev.Event, ...] = ()
+    if outcome.verdict is Verdict.COMPLETED and running.files:
+        await _announce_uploads(running, outcome)
+    if not running.released:
+        said = (device_released(running, outcome),)
+    outcome, uploaded, ending = await _judge(desk, running, outcome)
+    word = await _write(running, (*said, *uploaded, *ending.events), ending)
+    if word is Word.CONFLICT:
+        ending = settlement.cancelled_instead(ending, outcome)
+        word = await _write(running, (*said, *uploaded, *ending.events), ending)
+    job_id, fence = running.key
+    log.info("attempt_settled", job=job_id, fence=fence, verdict=outcome.verdict, code=outcome.code, word=word)
+
+
+async def _judge(desk: Desk, running: Running, outcome: Outcome) -> tuple[Outcome, tuple[ev.Event, ...], Ending]:
+    """Store the files of a completed attempt; return what it is now, what to say of the files, and its ending."""
+    if outcome.verdict is Verdict.COMPLETED:
+        begun_ms = running.elapsed_ms
+        try:
+            stored, uploaded = await _upload_all(desk, running)
+            return outcome, uploaded, _completed(running, outcome, stored, running.elapsed_ms - begun_ms)
+        except ArtifactRejected as error:
+            outcome = _spoilt(outcome, "artifact_rejected", str(error), retryable=False)
+        except OSError as error:
+            outcome = _spoilt(outcome, "artifact_upload_failed", f"a file could not be stored: {error.strerror}", True)
+    if outcome.code == "rate_limited":
+        await _hold_back(outcome.retry_after_s, desk.draining)
+    return outcome, (), settlement.settle(outcome, await _facts(desk, running, outcome))
+
+
+def _spoilt(outcome: Outcome, code: str, message: str, retryable: bool) -> Outcome:
+    return replace(outcome, verdict=Verdict.FAILED, code=code, message=message, retryable=retryable)
+
+
+async def _write(running: Running, events: tuple[ev.Event, ...], ending: Ending) -> Word:
+    return await running.writer.write(
+        events, line=ending.line, closes=ending.closes, not_cancelled=ending.unless_cancelled
+    )
+
+
+def _completed(running: Running, outcome: Outcome, stored: tuple[ev.ArtifactRef, ...], upload_ms: int) -> Ending:
+    timings = ev.Timings(
+        model_load_ms=running.load_ms or 0,
+        run_ms=round(outcome.run_ms),
+        upload_ms=upload_ms,
+        gpu_seconds=running.gpu_ms / 1000,
+    )
+    return settlement.completed(outcome, stored, timings, running.right.attempt)
+
+
+async def _announce_uploads(running: Running, outcome: Outcome) -> None:
+    """Say that the device is free before the files are on their way."""
+    events: list[ev.Event] = [] if running.released else [device_released(running, outcome)]
+    for index, file in enumerate(running.files):
+        upload = running.upload(index, file)
+        size_bytes = await asyncio.to_thread(size_of, running.scratch, file.file)
+        events.append(
+            ev.ArtifactUploadStarted(artifact_id=upload.id, kind=upload.kind, variant=upload.variant, bytes=size_bytes)
+        )
+    running.released = True
+    await running.writer.write(events)
+
+
+async def _upload_all(desk: Desk, running: Running) -> tuple[tuple[ev.ArtifactRef, ...], tuple[ev.Event, ...]]:
+    left_bytes = desk.scratch_bytes
+    stored: list[ev.ArtifactRef] = []
+    events: list[ev.Event] = []
+    for index, file in enumerate(running.files):
+        reference, ms = await _upload(desk, running, index, file, left_bytes)
+        left_bytes -= reference.bytes
+        stored.append(reference)
+        events.append(ev.ArtifactUploaded(artifact=reference, ms=ms))
+        if reference.variant == "thumbnail":
+            events.append(ev.ThumbnailReady(artifact=reference))
+    return tuple(stored), tuple(events)
+
+
+async def _upload(
+    desk: Desk, running: Running, index: int, file: ArtifactFile, limit_bytes: int
+) -> tuple[ev.ArtifactRef, int]:
+    """Store one file, again after a while if the store cannot take it. Raises OSError, ArtifactRejected."""
+    upload, begun_ms = running.upload(index, file), running.elapsed_ms
+    for number in range(1, UPLOAD_TRIES + 1):
+        try:
+            put = desk.artifacts.put_file
+            reference = await asyncio.to_thread(put, running.scratch, file.file, upload, limit_bytes)
+            return reference, running.elapsed_ms - begun_ms
+        except OSError as error:
+            log.warning("artifact_not_stored", job=upload.job_id, number=number, detail=error.strerror)
+            if number == UPLOAD_TRIES:
+                raise
+        await asyncio.sleep(UPLOAD_BACKOFF.delay_ms(number, random.random()) / 1000)
+    raise AssertionError
+
+
+async def _facts(desk: Desk, running: Running, outcome: Outcome) -> Facts:
+    right, ended = running.right, 0
+    if outcome.killed_child and right.attempt > 1:
+
+        async def read() -> int:
+            history = await desk.jobs.history(right.pool, right.job_id)
+            return settlement.children_ended(history.entries) if history else 0
+
+        ended = await until_answered(read, read, desk.over)
+    return Facts(
+        worker_id=right.worker_id,
+        attempt=right.attempt,
+        max_attempts=right.offer.max_attempts,
+        gpu_ms=running.gpu_ms,
+        now_ms=running.now_ms,
+        delay_ms=desk.backoff.delay_ms(right.attempt, random.random()),
+        children_ended=ended,
+        phase=running.writer.telemetry.phase,
+    )
+
+
+async def _hold_back(retry_after_s: float | None, draining: asyncio.Event) -> None:
+    seconds = min(HOLD_BACK_S, max(0.1, 1.0 if retry_after_s is None else retry_after_s))
+    try:
+        await asyncio.wait_for(draining.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+def device_released(running: Running, outcome: Outcome) -> ev.JobDeviceReleased:
+    return ev.JobDeviceReleased(gpu_ms=running.gpu_ms, peak_bytes=outcome.peak_bytes)
+
+
+def _tidy(scratch: Path, log_dir: Path, keep_log: bool) -> None:
+    """Remove the attempt's files; the log of a failed one is kept, the newest KEPT_LOGS of them."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    written = log_path(scratch)
+    if keep_log and written.exists() and written.stat().st_size:
+        log_dir.mkdir(parents=True, exist_ok=True)
+        written.replace(log_dir / written.name)
+        for old in sorted(log_dir.glob("*.log"))[:-KEPT_LOGS]:
+            old.unlink(missing_ok=True)
+    else:
+        written.unlink(missing_ok=True)

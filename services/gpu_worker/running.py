@@ -1,0 +1,117 @@
+"""One accepted attempt, from its start to its last event: what it is, what it has said, what it holds."""
+
+import asyncio
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+
+from contracts import events as ev
+from contracts.ids import artifact_id, preview_id
+from contracts.model_spec import ModelSpec
+from contracts.positions import entry_ms
+from contracts.store.attempts import Attempt as Right
+from contracts.store.replies import Started
+from services.gpu_worker.artifacts import ArtifactStore, Upload
+from services.gpu_worker.previews import LIMIT_BYTES, Previews
+from services.gpu_worker.slots.attempt import Attempt
+from services.gpu_worker.slots.frames import ArtifactFile, Milestone, Preview, Progress, Telemetry
+from services.gpu_worker.slots.watchdog import Limits
+from services.gpu_worker.writer import AttemptWriter
+
+
+class Running:
+    """The listener of its own attempt: what the child tells becomes events, files and timings."""
+
+    def __init__(
+        self, right: Right, started: Started, writer: AttemptWriter, scratch: Path, store: ArtifactStore, keep_s: float
+    ) -> None:
+        self.right, self.writer, self.scratch = right, writer, scratch
+        self.previews = Previews(self._store_preview, self._tell)
+        self.files: list[ArtifactFile] = []
+        self.load_ms: int | None = None
+        self.gpu_ms = 0
+        self.released = False  # job.device_released is written
+        self._body, self._store, self._keep_s = started.body, store, keep_s
+        self._started_ms, self._begun_s = entry_ms(started.position), time.monotonic()
+        self._total_steps: int | None = None
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.right.job_id, self.right.fence
+
+    @property
+    def elapsed_ms(self) -> int:
+        return round((time.monotonic() - self._begun_s) * 1000)
+
+    @property
+    def now_ms(self) -> int:
+        """The server's time: that of our start and what passed since; this host's clock may be wrong."""
+        return self._started_ms + self.elapsed_ms
+
+    def attempt(self, spec: ModelSpec, device_bytes: int) -> Attempt:
+        """Return what the slot runs. Raises ValueError, KeyError or TypeError if the body is not a job's."""
+        asked = orjson.loads(self._body.partition(b"\n")[0])
+        return Attempt(
+            job=self.right.job_id,
+            fence=self.right.fence,
+            model=spec,
+            inputs={"prompt": asked["prompt"], **asked.get("input", {})},
+            budget_bytes=self.right.offer.bytes or spec.vram_bytes or device_bytes,
+            scratch=self.scratch,
+            log_path=log_path(self.scratch),
+            limits=Limits(self.right.offer.timeout_ms / 1000, spec.silence_s),
+        )
+
+    def upload(self, index: int, file: ArtifactFile) -> Upload:
+        """Describe file number `index` of this attempt for the store."""
+        job_id, now_ms = self.right.job_id, self.now_ms
+        return Upload(
+            id=artifact_id(job_id, self.right.fence, index),
+            pool=self.right.pool,
+            job_id=job_id,
+            tenant_id=self.right.offer.tenant_id,
+            name=file.name,
+            kind=file.kind,
+            variant=file.variant,
+            width=file.width,
+            height=file.height,
+            created_ms=now_ms,
+            expires_at_ms=now_ms + round(self._keep_s * 1000),
+        )
+
+    def on_load_started(self) -> None:
+        self._tell(ev.ModelLoadStarted(model=self.right.offer.model))
+
+    def on_loaded(self, ms: float) -> None:
+        self.load_ms = round(ms)
+        self._tell(ev.ModelLoadCompleted(model=self.right.offer.model, ms=round(ms)))
+
+    def on_telemetry(self, frame: Telemetry) -> None:
+        match frame:
+            case Progress():
+                self._total_steps = int(frame.total) if frame.total else None
+                self.writer.telemetry.add_progress(frame, time.monotonic())
+                self.writer.flush_soon()
+            case Milestone():
+                self.writer.telemetry.add_milestone(frame)
+                self.writer.flush_soon()
+            case ArtifactFile():
+                self.files.append(frame)
+            case Preview():
+                self.previews.show(frame, self._total_steps)
+
+    def _tell(self, event: ev.Event) -> None:
+        self.writer.telemetry.add(event)
+        self.writer.flush_soon()
+
+    async def _store_preview(self, frame: Preview) -> ev.ArtifactRef:
+        file = ArtifactFile(frame.job, frame.fence, frame.name, frame.file, "preview", "preview", None, None)
+        upload = replace(self.upload(0, file), id=preview_id(self.right.job_id))
+        return await asyncio.to_thread(self._store.put_file, self.scratch, frame.file, upload, LIMIT_BYTES)
+
+
+def log_path(scratch: Path) -> Path:
+    """Return where the log of the attempt with this scratch directory is written: beside it, out of its reach."""
+    return scratch.with_name(scratch.name + ".log")

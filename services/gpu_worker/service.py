@@ -1,0 +1,103 @@
+"""The supervisor: claims devices, opens the store, and lives one registration after another until it is stopped."""
+
+import asyncio
+import os
+import random
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from contracts.ids import mint_worker_id
+from contracts.models import ModelRegistry
+from contracts.store import Store
+from services.gpu_worker.artifacts import LocalArtifacts
+from services.gpu_worker.config import WorkerConfig
+from services.gpu_worker.devices import Device, claim_devices
+from services.gpu_worker.finish import Desk
+from services.gpu_worker.lane import Shop
+from services.gpu_worker.session import Ending, Session
+from services.gpu_worker.slots.child_process import child_environment
+from services.gpu_worker.slots.slot import Slot
+from services.gpu_worker.takeover import take_over
+from services.gpu_worker.writer import GaveUp, until_answered
+
+log = structlog.get_logger()
+
+
+class Supervisor:
+    """One per host and pool. `environ` is where children's few inherited variables come from."""
+
+    def __init__(self, store: Store, config: WorkerConfig, models: ModelRegistry, environ: Mapping[str, str]) -> None:
+        self._store, self._config, self._models, self._environ = store, config, models, environ
+        self.session: Session | None = None
+
+    async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
+        """Work until `stop`; `hurry` ends the drain early. Returns whether all was settled. Raises DeviceError."""
+        config = self._config
+        devices = claim_devices(config.devices, config.host.name, config.host.lock_dir)
+        self._sweep(devices)
+        slots = [Slot(device, config.bounds, self._environment) for device in devices]
+        try:
+            return await self._register_until_stopped(devices, slots, stop, hurry)
+        finally:
+            await asyncio.gather(*(slot.close() for slot in slots))
+
+    async def _register_until_stopped(
+        self, devices: Sequence[Device], slots: Sequence[Slot], stop: asyncio.Event, hurry: asyncio.Event
+    ) -> bool:
+        config = self._config
+        try:
+            await self._open(stop)
+            await take_over(self._store, config.pool, config.host, devices, 3 * config.lease_s, stop)
+            while True:
+                shop = self._shop(devices)
+                self.session = Session(self._store, config, slots, shop)
+                ending = await self.session.run(stop, hurry)
+                if ending is Ending.DRAINED:
+                    return not shop.desk.over.is_set()
+                if stop.is_set():
+                    return False
+        except GaveUp:  # stopped before the store was there
+            return True
+
+    async def _open(self, stop: asyncio.Event) -> None:
+        async def call() -> None:
+            await self._store.directory.open()
+            await self._store.open_pool(self._config.pool)
+
+        await until_answered(call, call, stop)
+
+    def _shop(self, devices: Sequence[Device]) -> Shop:
+        """Make what the lanes of the next registration share, under a new worker id."""
+        config, data_dir = self._config, self._config.data_dir
+        desk = Desk(
+            jobs=self._store.jobs,
+            artifacts=LocalArtifacts(data_dir / "artifacts"),
+            backoff=config.backoff,
+            scratch_bytes=config.scratch_bytes,
+            log_dir=data_dir / "logs" / "jobs",
+            draining=asyncio.Event(),
+            over=asyncio.Event(),
+        )
+        return Shop(
+            worker_id=mint_worker_id(int(time.time() * 1000), random.getrandbits(80)),
+            pool=config.pool,
+            attempts=self._store.attempts,
+            models=self._models,
+            desk=desk,
+            scratch_dir=data_dir / "scratch" / devices[0].name,
+            artifacts_s=config.artifacts_s,
+            handled=set(),
+            cancels=set(),
+        )
+
+    def _environment(self, model: Mapping[str, str]) -> dict[str, str]:
+        return child_environment(self._environ, model, self._config.threads, limits_memory=True)
+
+    def _sweep(self, devices: Sequence[Device]) -> None:
+        """Remove what a killed predecessor on these devices left; their locks are ours, so nobody uses it."""
+        for device in devices:
+            shutil.rmtree(self._config.data_dir / "scratch" / device.name, ignore_errors=True)
+        os.makedirs(self._config.data_dir, exist_ok=True)

@@ -1,0 +1,210 @@
+"""A pool with a supervisor in it, and a stand-in for ingest and scheduler that admits, offers, withdraws and cancels."""
+
+import asyncio
+import itertools
+import os
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from contracts import events as ev
+from contracts import ids
+from contracts.job import JobState
+from contracts.store import Store, Word
+from contracts.store.attempts import Offer
+from contracts.store.jobs import History, Limits
+from contracts.store.leadership import build_turn
+from contracts.store.log import Poison
+from contracts.store.write import JobGuard, WorkEntry, WorkerFields, WorkerGuard, Write
+from contracts.wire import Entry
+from services.gpu_worker.config import Host, WorkerConfig, worker_config
+from services.gpu_worker.service import Supervisor
+from tests.gpu_worker.rig import MODELS, PATIENCE_S
+
+POOL = "default"
+TENANT = "t_a"
+
+
+class Stage:
+    """What a test does to a pool. One leader: this."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._tail = store.tail(POOL, "0-0")
+        self._entries: list[Entry] = []
+        self._numbers = itertools.count(1)
+        self._turn = 0
+        self._offers: dict[str, tuple[str, Offer]] = {}
+
+    async def lead(self) -> None:
+        _, _, self._turn = await self.store.leadership.lead(POOL, "token", 600_000)
+
+    async def admit(self, model: str, *, max_attempts: int = 3, timeout_ms: int = 60_000, **inputs: Any) -> str:
+        job_id = ids.mint_job_id(1_764_457_200_000, random.getrandbits(80), "aa")
+        spec = MODELS.find(model)
+        assert spec is not None
+        created = ev.JobCreated(
+            tenant_id=TENANT, model=spec.reference, timeout_ms=timeout_ms, max_attempts=max_attempts, body_bytes=20
+        )
+        body = orjson.dumps({"prompt": inputs.pop("prompt", "a lighthouse"), "input": inputs})
+        admitted = await self.store.jobs.admit(POOL, Write(job_id, (created,)), body, TENANT, Limits())
+        assert admitted.word is Word.APPLIED
+        return job_id
+
+    async def offer(self, job_id: str, worker_id: str, slot: int = 0) -> Word:
+        """Offer a job as it is now; REFUSED if the deck is not empty."""
+        state = await self.state(job_id)
+        offer = Offer(
+            job_id=job_id, offer_id=f"off{next(self._numbers)}", slot=slot, fence=state.fence, attempt=state.attempt,
+            max_attempts=state.max_attempts, tenant_id=TENANT, model=state.model, timeout_ms=state.timeout_ms,
+        )  # fmt: skip
+        self._offers[job_id] = (worker_id, offer)
+        assign = Write(
+            job_id,
+            (ev.JobAssigned(worker_id=worker_id, offer_id=offer.offer_id, slot=slot, device="cpu"),),
+            guard=JobGuard(states=("queued",), fence=state.fence),
+            worker_guard=WorkerGuard(worker_id, open=True, deck_empty=slot),
+            worker_fields=(WorkerFields(worker_id, {f"d{slot}": f"{job_id} {offer.offer_id}"}),),
+            work=(WorkEntry(worker_id, "offer", offer.to_data()),),
+        )
+        return await self._decide(assign)
+
+    async def withdraw(self, job_id: str) -> Word:
+        worker_id, offer = self._offers[job_id]
+        return await self._decide(
+            Write(
+                job_id,
+                (ev.JobUnassigned(worker_id=worker_id, offer_id=offer.offer_id, reason="better"),),
+                guard=JobGuard(offer_id=offer.offer_id),
+                worker_fields=(WorkerFields(worker_id, {f"d{offer.slot}": ""}),),
+                work=(WorkEntry(worker_id, "withdraw", {"offerId": offer.offer_id, "jobId": job_id}),),
+            )
+        )
+
+    async def cancel(self, job_id: str, *, tell: bool = True) -> Word:
+        """Ask for the end of a running job; without `tell` only the heartbeat can find out."""
+        state = await self.state(job_id)
+        entry = WorkEntry(state.worker_id or "", "cancel", {"jobId": job_id, "fence": state.fence})
+        write = Write(
+            job_id,
+            (ev.JobCancelRequested(by="test"),),
+            fence=state.fence,
+            guard=JobGuard(states=("in_progress",)),
+            work=(entry,) if tell else (),
+        )
+        return (await self.store.jobs.append(POOL, write, f"cancel-{job_id}")).word
+
+    async def reclaim(self, job_id: str) -> Word:
+        """Do what the leader does when a lease is lost."""
+        state = await self.state(job_id)
+        error = ev.ErrorFacts(code="worker_lost", retryable=True)
+        events = (
+            ev.JobLeaseLost(worker_id=state.worker_id or "", attempt=state.attempt),
+            ev.JobAttemptFailed(error=error, attempt=state.attempt, will_retry=True),
+        )
+        return await self._decide(Write(job_id, events, fence=state.fence, guard=JobGuard(fence=state.fence)))
+
+    async def remove(self, worker_id: str) -> Word:
+        event = ev.WorkerLost(worker_id=worker_id, silent_ms=1)
+        return await self._decide(Write(worker_id, (event,), of_job=False, remove_worker=worker_id))
+
+    async def _decide(self, write: Write) -> Word:
+        self._turn += 1
+        turn = build_turn(POOL, "token", self._turn, 600_000, [write], cursor="0-0", entries_read=0)
+        reply = await self.store.leadership.turn(turn)
+        assert reply.word is Word.APPLIED
+        return reply.verdicts[0].word
+
+    async def history(self, job_id: str) -> History:
+        history = await self.store.jobs.history(POOL, job_id, with_body=True)
+        assert history is not None
+        assert history.folded() == replace(history.state, artifacts=history.folded().artifacts,
+                                           timings=history.folded().timings)  # fmt: skip
+        return history
+
+    async def state(self, job_id: str) -> JobState:
+        return (await self.history(job_id)).state
+
+    async def types(self, job_id: str) -> list[str]:
+        return [entry.type for entry in (await self.history(job_id)).entries]
+
+    async def results(self, job_id: str) -> list[dict[str, Any]]:
+        body = (await self.history(job_id)).body
+        return [orjson.loads(line) for line in body.splitlines()[1:]]
+
+    async def saw(self, type_: str, subject: str = "", count: int = 1) -> ev.Event:
+        """Wait until the log holds `count` events of a type (about a job or worker) and return the last of them."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                found = [e for e in self._entries if e.type == type_ and subject in ("", e.subject)]
+                if len(found) >= count:
+                    event = found[count - 1].event()
+                    assert event is not None
+                    return event
+                for entry in await self._tail.read(block_ms=200):
+                    assert not isinstance(entry, Poison)
+                    self._entries.append(entry)
+
+
+class Staff:
+    """A supervisor that runs in this process."""
+
+    def __init__(self, supervisor: Supervisor, stage: Stage, config: WorkerConfig) -> None:
+        self.supervisor, self.stage, self.config = supervisor, stage, config
+        self.stop, self.hurry = asyncio.Event(), asyncio.Event()
+        self.task: asyncio.Task[bool] | None = None
+
+    @property
+    def worker_id(self) -> str:
+        session = self.supervisor.session
+        assert session is not None
+        return session.worker_id
+
+    @property
+    def child_pid(self) -> int:
+        session = self.supervisor.session
+        assert session is not None
+        return session.lanes[0].slot.child_pid or 0
+
+    async def ends(self) -> bool:
+        assert self.task is not None
+        return await asyncio.wait_for(asyncio.shield(self.task), PATIENCE_S)
+
+
+def config_for(folder: Path, **changes: Any) -> WorkerConfig:
+    from contracts.settings import load_settings
+
+    settings = load_settings(
+        {
+            "HEADRACE_DATA_DIR": str(folder / "data"),
+            "HEADRACE_WORKER__HEARTBEAT_S": "0.1",
+            "HEADRACE_WORKER__LEASE_S": "1",
+            "HEADRACE_WORKER__CANCEL_GRACE_S": "0.5",
+            "HEADRACE_WORKER__TERM_GRACE_S": "0.3",
+            "HEADRACE_RETRY__BASE_S": "0.1",
+        }
+    )
+    host = Host("test", "boot-1", 1 << 30, 2, os.getpid(), folder / "locks")
+    return replace(worker_config(settings, host), **changes)
+
+
+@asynccontextmanager
+async def staff(store: Store, folder: Path, **changes: Any) -> AsyncIterator[Staff]:
+    """Run a supervisor on a store until the block ends; the drain must leave nothing behind."""
+    stage = Stage(store)
+    await stage.lead()
+    config = config_for(folder, **changes)
+    own = Staff(Supervisor(store, config, MODELS, os.environ), stage, config)
+    own.task = asyncio.create_task(own.supervisor.run(own.stop, own.hurry))
+    try:
+        await stage.saw("worker.registered")
+        yield own
+    finally:
+        own.stop.set()
+        own.hurry.set()
+        await own.ends()
