@@ -46,7 +46,7 @@ def work(pool: str, worker_id: str) -> str:
 
 
 def worker(pool: str, worker_id: str) -> str:
-    """Hash: registration, heartbeat counter `b`, `held`, decks `d<slot>`. Removed when lost or drained."""
+    """Hash: registration, heartbeat counter `b`, `held`, `seen`, decks `d<slot>`. Removed when lost or drained."""
     return f"hr:{{{pool}}}:worker:{worker_id}"
 
 
@@ -61,8 +61,13 @@ def leader(pool: str) -> str:
 
 
 def snapshot(pool: str) -> str:
-    """Hash: the scheduler's folded state at a position."""
+    """Hash: id, position and digest of the scheduler's newest snapshot. Moves forward only."""
     return f"hr:{{{pool}}}:snapshot"
+
+
+def snapshot_parts(pool: str, snapshot_id: str) -> str:
+    """List: the parts of one snapshot in order; with TTL until the pointer names it."""
+    return f"hr:{{{pool}}}:snapshot:{snapshot_id}"
 
 
 def meta(pool: str) -> str:

@@ -9,7 +9,7 @@ local function heartbeat(keys, args)
   if not state then return {WORDS.gone} end
   local held, reply = cjson.decode(args[1]), {}
   local counter = redis.call('HINCRBY', keys[1], 'b', 1)
-  redis.call('HSET', keys[1], 'held', args[1])
+  redis.call('HSET', keys[1], 'held', args[1], 'seen', string.format('%.0f', now_ms('0')))  -- for people; leases count
   reply[1], reply[2], reply[3] = WORDS.applied, counter, state
   local worker = redis.call('HGET', keys[1], 'id')
   for i, h in ipairs(held) do
