@@ -53,7 +53,7 @@ def submit(
 ) -> None:
     """Submit a job and print it."""
     job: JsonObject = _read_body(body_file) | {"prompt": prompt, "model": model}
-    job["userId"] = user_id or job.get("userId") or getpass.getuser()
+    job["userId"] = user_id or job.get("userId") or _user_name()
     job["input"] = job.get("input", {}) | dict(_parse_pair(pair) for pair in inputs or [])
     job |= {"webhookUrl": webhook_url} if webhook_url else {}
     job |= {"priority": priority} if priority else {}
@@ -131,6 +131,13 @@ def _follow(job_id: str, limit_s: float, form: Format, url: str | None, key_file
         show_one(job, form, _FIELDS)
     if job["status"] != "completed":
         raise typer.Exit(Exit.FAILED_CHECK)
+
+
+def _user_name() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError):  # a container whose user has no name
+        return "cli"
 
 
 def _parse_pair(pair: str) -> tuple[str, object]:

@@ -9,6 +9,7 @@ import contextlib
 import importlib.util
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -26,12 +27,14 @@ from headrace.stack.logs import StackLog
 from headrace.stack.plan import SERVICES, Wishes
 from headrace.stack.port import reserve
 from headrace.stack.readiness import wait_ready
-from headrace.store_server import StoreServer, ensure, release
+from headrace.store_server import StoreNotReady, StoreServer, ensure, release
 
 READY_LIMIT_S = 90.0
-STORE_LIMIT_S = 60.0
+STORE_LIMIT_S = 300.0
+"""A long file takes long to load."""
 SERVICES_STOP_S = 9.0
 STORE_STOP_S = 3.0
+_STORE_WAIT_S = 5.0
 _ECHO_EVERY_S = 0.1
 _CHECK_EVERY_S = 1.0
 _FSYNC = {"process": "everysec", "fsync": "always"}
@@ -118,14 +121,24 @@ class Stack:
             self._log.say(warning)
 
     async def _ensure_store(self) -> StoreServer:
-        store = self._settings.store
-        return await asyncio.to_thread(
+        """Attach to the store or start it; in short waits, as a thread that waits cannot be stopped."""
+        wanted = self._settings.store
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + STORE_LIMIT_S
+        ensure_once = partial(
             ensure,
             self._wishes.data_dir,
-            server=store.server,
-            fsync=_FSYNC[store.durability],
-            timeout_s=STORE_LIMIT_S,
+            server=wanted.server,
+            fsync=_FSYNC[wanted.durability],
+            timeout_s=_STORE_WAIT_S,
         )
+        while True:
+            try:
+                return await asyncio.to_thread(ensure_once)
+            except StoreNotReady as fault:
+                if loop.time() > deadline_s:
+                    raise
+                self._log.say(f"waiting for the store: {fault}")
 
     async def _open_keys(self, path: Path) -> None:
         keys = read_keys(path) or mint_keys()

@@ -13,7 +13,7 @@ Three locks that the kernel frees carry these promises; nothing depends on a pid
     supervisor.lock   exclusive, by the supervisor alone; free means that nobody restarts or stops the server
 """
 
-from headrace.store_server.attach import StoreServer, ensure, release
+from headrace.store_server.attach import StoreNotReady, StoreServer, ensure, release
 from headrace.store_server.binary import ServerBinary, find_server
 
-__all__ = ["ServerBinary", "StoreServer", "ensure", "find_server", "release"]
+__all__ = ["ServerBinary", "StoreNotReady", "StoreServer", "ensure", "find_server", "release"]

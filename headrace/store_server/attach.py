@@ -24,6 +24,10 @@ _ORPHAN_GRACE_S = 3.0
 """How long a server may answer without a supervisor before we ask it to stop; it normally stops by itself."""
 
 
+class StoreNotReady(StoreUnavailable):
+    """The store is on its way: it loads its file, or its predecessor still shuts down. Waiting on may help."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoreServer:
     """A running embedded store.
@@ -60,7 +64,8 @@ def ensure(
 
     Raises:
         ConfigError: no usable binary, a directory we cannot use, or a running store with weaker `fsync`.
-        StoreUnavailable: it did not become ready in time; the text holds the log's last lines.
+        StoreNotReady: it did not become ready in time; the text holds the log's last lines.
+        StoreUnavailable: it cannot be started; likewise.
     """
     if sys.platform == "win32":
         raise ConfigError(["the embedded store needs Linux or macOS: set HEADRACE_REDIS__URL to a running Redis"])
@@ -101,7 +106,7 @@ def _take_hold(home: Home, deadline: float) -> _Hold:
         os.close(hold.lock_fd)
     while (lock_fd := locks.take_shared(home.users_lock)) is None:
         if time.monotonic() > deadline:
-            raise _unavailable(home, "the last server is still shutting down")
+            raise StoreNotReady(_explain(home, "the last server is still shutting down"))
         time.sleep(_POLL_S)
     _holds[home.directory] = _Hold(lock_fd)
     return _holds[home.directory]
@@ -120,7 +125,7 @@ def _wait_ready(home: Home, hold: _Hold, server: str | None, fsync: str, deadlin
             return state
         now = time.monotonic()
         if now > deadline:
-            raise _unavailable(home, "it is still loading its file" if state else "it did not start in time")
+            raise StoreNotReady(_explain(home, "it is still loading its file" if state else "it did not start in time"))
         unsupervised_since = (unsupervised_since or now) if state and not supervised else None
         if unsupervised_since and now - unsupervised_since > _ORPHAN_GRACE_S:
             probe.shut_down(home.socket)
@@ -136,9 +141,9 @@ def _start_unless_started(home: Home, hold: _Hold, server: str | None, fsync: st
     if ended is not None:
         hold.starter = None
     if ended == supervisor.GAVE_UP:
-        raise _unavailable(home, "the server died again and again")
+        raise StoreUnavailable(_explain(home, "the server died again and again"))
     if ended is not None and ended > 0:  # below zero it was killed: that is repaired, not reported
-        raise _unavailable(home, f"its supervisor failed with {ended}")
+        raise StoreUnavailable(_explain(home, f"its supervisor failed with {ended}"))
     server_lock_fd = locks.take_exclusive(home.server_lock)
     if server_lock_fd is None:
         return
@@ -171,5 +176,5 @@ def _plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(wanted)}
 
 
-def _unavailable(home: Home, why: str) -> StoreUnavailable:
-    return StoreUnavailable(f"{why}; last lines of {home.log}:\n{last_lines(home.log)}")
+def _explain(home: Home, why: str) -> str:
+    return f"{why}; last lines of {home.log}:\n{last_lines(home.log)}"

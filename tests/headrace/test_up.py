@@ -5,6 +5,7 @@ import os
 import signal
 import stat
 import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -202,7 +203,7 @@ def test_a_store_of_ones_own_is_used_and_none_is_started(
 
 
 def test_a_person_gets_three_lines_that_work_when_pasted(tmp_path: Path) -> None:
-    command = ["python3", "-m", "headrace", "up", "--port", "0", "--data-dir", str(tmp_path / "state")]
+    command = [sys.executable, "-m", "headrace", "up", "--port", "0", "--data-dir", str(tmp_path / "state")]
     up = Up(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=plain_environment()), tmp_path / "state")
     try:
         assert up.process.stdout is not None
