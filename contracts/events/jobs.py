@@ -184,6 +184,12 @@ class JobDeadLettered(Event):
     cause: str
 
 
+class JobForgotten(Event):
+    """scheduler: retention is over; hash and body go in the same call, so that no state goes without an event."""
+
+    TYPE: ClassVar[str] = "job.forgotten"
+
+
 class JobEventRejected(Event):
     """store library: a late or illegal write of a former owner, kept once per fence."""
 

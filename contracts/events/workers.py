@@ -57,8 +57,13 @@ class PolicyApplied(Event):
 
 
 class SchedulerMismatch(Event):
-    """scheduler: a decision was refused although the state is folded; the job leaves choice until repaired."""
+    """scheduler: a decision was refused although the state is folded; the job leaves choice until repaired.
+
+    Where the worker's guard refused, that slot leaves choice, and the job goes elsewhere.
+    """
 
     TYPE: ClassVar[str] = "scheduler.mismatch"
     job_id: str
     reason: str
+    worker_id: str | None = None
+    slot: int | None = None

@@ -62,9 +62,13 @@ class Deliveries:
         parts = replies.texts(await self._call("claim_due", [keys.due(pool)], [now_ms, most, claim_ms]))
         return ClaimedDue(int(parts[0]), round(float(parts[1])) if parts[1] else None, tuple(parts[2:]))
 
-    async def unclaim(self, pool: str, delivery_ids: Sequence[str], now_ms: int = 0) -> int:
-        """Make claimed deliveries due at once; those settled meanwhile stay settled. Returns how many are due."""
-        return int(replies.texts(await self._call("unclaim", [keys.due(pool)], [now_ms, *delivery_ids]))[1])
+    async def hold(self, pool: str, delivery_ids: Sequence[str], claim_ms: int, now_ms: int = 0) -> int:
+        """Let claims run out `claim_ms` from now, 0 for at once; what was settled meanwhile stays settled.
+
+        Returns how many claims changed.
+        """
+        args = [now_ms, claim_ms, *delivery_ids]
+        return int(replies.texts(await self._call("hold", [keys.due(pool)], args))[1])
 
     async def leave(self, pool: str, group: str, idle_ms: int, leaving: str = "") -> int:
         """Remove consumers that hold nothing: those idle for `idle_ms`, and `leaving` at once."""

@@ -11,8 +11,9 @@ from importlib import resources
 # In this order: `release_and_start` uses what `emit` and `start` define.
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
-    "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "unclaim", "leave",
-    "settle_delivery", "claim_key", "end_claim", "configure", "keep_secret",
+    "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "hold", "leave",
+    "settle_delivery", "claim_key", "end_claim", "configure", "keep_secret", "keep_part",
+    "keep_snapshot",
 )  # fmt: skip
 
 _REGISTER = """

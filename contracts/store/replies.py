@@ -44,13 +44,27 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one decision; `refused_by` says whose guard forbade it, `job` or `worker`."""
+
+    word: Word
+    position: str = ""
+    refused_by: str = ""
+
+    @property
+    def applied(self) -> bool:
+        """Whether it is in the log."""
+        return self.word is Word.APPLIED
+
+
+@dataclass(frozen=True, slots=True)
 class TurnReply:
-    """Reply of a turn: server time, last position written, one Reply for each decision."""
+    """Reply of a turn: server time, the position to fold before the next turn, one Verdict for each decision."""
 
     word: Word
     now_ms: int = 0
     last: str = ""
-    verdicts: tuple[Reply, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +128,7 @@ def turn(raw: object) -> TurnReply:
     parts = texts(raw)
     if parts[0] != Word.APPLIED:
         return TurnReply(Word(parts[0]))
-    verdicts = tuple(Reply(Word(word), position) for word, position in orjson.loads(parts[3]))
+    verdicts = tuple(Verdict(Word(word), *rest) for word, *rest in orjson.loads(parts[3]))
     return TurnReply(Word.APPLIED, int(parts[1]), parts[2], verdicts)
 
 

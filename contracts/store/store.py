@@ -16,6 +16,8 @@ from contracts.store.directory import LAYOUT, Directory
 from contracts.store.jobs import Jobs
 from contracts.store.leadership import Leadership
 from contracts.store.log import GroupReader, LogReader
+from contracts.store.readers import last_position, needed_from
+from contracts.store.snapshots import Snapshots
 from contracts.store.words import Word
 
 BLOCK_S = 5.0
@@ -42,6 +44,7 @@ class Store:
         self.leadership = Leadership(self.batcher)
         self.deliveries = Deliveries(self.batcher, self.client)
         self.claims = KeyClaims(self.batcher)
+        self.snapshots = Snapshots(self.batcher, self.client)
         self._readers: list[Redis] = []
         self.directory = Directory(self.batcher, self.client, self.blocking())
 
@@ -83,6 +86,14 @@ class Store:
         ids = await read_members(self.client, keys.workers(pool))
         hashes = await asyncio.gather(*(read_hash(self.client, keys.worker(pool, worker_id)) for worker_id in ids))
         return {worker_id: fields for worker_id, fields in zip(ids, hashes, strict=True) if fields}
+
+    async def end_of_log(self, pool: str) -> str:
+        """Return the position of the newest entry of the pool's log."""
+        return await last_position(self.client, keys.log(pool))
+
+    async def needed_by(self, pool: str, group: str) -> str:
+        """Return the first position of the pool's log that a group may still need."""
+        return await needed_from(self.client, keys.log(pool), group)
 
     async def aclose(self) -> None:
         """Wait for calls under way and close all connections."""

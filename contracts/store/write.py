@@ -92,14 +92,16 @@ class KeyRing:
     keys: list[str]
     _places: dict[str, int] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for place, key in enumerate(self.keys, 1):
+            self._places.setdefault(key, place)
+
     def index(self, key: str) -> int:
         """Return the place of `key`, adding it when it is new."""
         place = self._places.get(key)
         if place is None:
-            place = self.keys.index(key) + 1 if key in self.keys else len(self.keys) + 1
-            if place > len(self.keys):
-                self.keys.append(key)
-            self._places[key] = place
+            self.keys.append(key)
+            place = self._places[key] = len(self.keys)
         return place
 
 

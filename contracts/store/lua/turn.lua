@@ -2,7 +2,8 @@
 -- KEYS  1 leader hash   2 log stream   3 usage hash   4 meta hash   5.. as the decisions name them
 -- ARGV  1 now_ms or 0   2 token   3 turn number   4 lease ms   5 cursor   6 entries read up to it   7 trim below or ''
 --       8 decisions: JSON list of writes (prelude), may be empty
--- Reply APPLIED now_ms last-position verdicts (JSON list of {word, position})
+-- Reply APPLIED now_ms last-position verdicts (JSON list of {word, position, whose guard refused: job or worker})
+--       last-position: of the last entry written; after a refusal the end of the log, where its reason is
 -- Events as given
 -- Guard another token: FENCED. The turn before is answered again as it was; any other number is REFUSED
 local function turn(keys, args)
@@ -12,12 +13,12 @@ local function turn(keys, args)
   local stamp = string.format('%.0f', now)
   if number == tonumber(h[2]) and h[3] then return {WORDS.applied, stamp, h[4], h[3]} end
   if number ~= tonumber(h[2]) + 1 then return {WORDS.refused, h[2]} end
-  local last, verdicts = '', {}
+  local last, verdicts, refused = '', {}, false
   for i, w in ipairs(cjson.decode(args[8])) do
-    local word = refuses(keys, w)
+    local word, whose = refuses(keys, w)
     if word then
       local _, p = last_of(keys[w.k or 1])
-      verdicts[i] = {word, p}
+      verdicts[i], refused = {word, p, whose}, true
     else
       local p = commit(keys, keys[2], keys[3], id_for(args[1]), w)
       if w.forget then
@@ -28,6 +29,7 @@ local function turn(keys, args)
       verdicts[i] = {WORDS.applied, p}
     end
   end
+  if refused then last = (redis.call('XREVRANGE', keys[2], '+', '-', 'COUNT', 1)[1] or {last})[1] end
   local answer = #verdicts == 0 and '[]' or cjson.encode(verdicts)
   redis.call('HSET', keys[1], 'turn', number, 'until', string.format('%.0f', now + args[4]), 'verdicts', answer, 'last', last)
   redis.call('HSET', keys[4], 'cursor:scheduler', args[5])
