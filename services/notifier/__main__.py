@@ -65,7 +65,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     )
     store = Store(settings.redis.url)
     schedule = Schedule(webhook.schedule)
-    courier = Courier(store, sender, schedule=schedule, lanes=lanes, timeout_s=webhook.timeout_s, log=log)
+    courier = Courier(store, sender, schedule=schedule, lanes=lanes, log=log)
     try:
         await Notifier(store, courier, Identity(consumer_name(), settings.public_url), log).run(stop)
     finally:

@@ -41,8 +41,12 @@ from services.notifier.record import (
 )
 
 CLAIM_BATCH = 100
-WAIT_IN_LANE_S = 13.0
-SETTLE_MARGIN_S = 2.0
+# Short, so that the deliveries of a killed process are not long in coming; held again while an attempt lasts.
+CLAIM_MS = 6_000
+HOLD_EVERY_MS = 2_000
+WAIT_IN_LANE_MS = 3_000
+# For deliveries whose lane is full: the backlog of one receiver must not be claimed over and over.
+DEFER_MS = 20_000
 POLL_S = 1.0  # a delivery planned by another process is seen within this
 GRACE_S = 5.0
 HAND_BACK_S = 2.0
@@ -58,7 +62,6 @@ class Courier:
         *,
         schedule: Schedule,
         lanes: Lanes,
-        timeout_s: float,
         log: Logger,
         chance: Callable[[], float] = random.random,
     ) -> None:
@@ -66,8 +69,6 @@ class Courier:
         self._sender = sender
         self._schedule = schedule
         self._lanes = lanes
-        self._claim_ms = round((timeout_s + WAIT_IN_LANE_S + SETTLE_MARGIN_S) * 1000)
-        self._wait_in_lane_ms = round(WAIT_IN_LANE_S * 1000)
         self._log = log
         self._chance = chance
         self._clock = ServerClock(lambda: asyncio.get_running_loop().time())
@@ -84,10 +85,13 @@ class Courier:
         """Claim and send the pool's due deliveries until `stop`."""
         wake = asyncio.Event()
         self._wakes.append(wake)
-        failures = 0
+        failures, hold_at_ms = 0, 0
         while not stop.is_set():
             wake.clear()
             try:
+                if self._clock.mono_ms() >= hold_at_ms:
+                    hold_at_ms = self._clock.mono_ms() + HOLD_EVERY_MS
+                    await self._hold(pool)
                 wait_s = await self.claim_once(pool)
                 failures = 0
             except StoreUnavailable:
@@ -104,13 +108,14 @@ class Courier:
         room = min(self._lanes.room, CLAIM_BATCH)
         if room == 0:
             return POLL_S
-        due = await self._store.deliveries.claim_due(pool, room, self._claim_ms)
+        due = await self._store.deliveries.claim_due(pool, room, CLAIM_MS)
         self._clock.observe(due.now_ms)
-        start_by_ms = self._clock.mono_ms() + self._wait_in_lane_ms
-        for delivery_id in due.ids:
-            # A full lane refuses: its claim runs out, and until then the zset shows what lies behind it.
-            self._lanes.offer(Claimed(pool, delivery_id, lane_of(delivery_id), start_by_ms))
+        start_by_ms = self._clock.mono_ms() + WAIT_IN_LANE_MS
+        claims = [Claimed(pool, delivery_id, lane_of(delivery_id), start_by_ms) for delivery_id in due.ids]
+        refused = [claimed.delivery_id for claimed in claims if not self._lanes.offer(claimed)]
         self._start_attempts()
+        if refused:
+            await self._store.deliveries.hold(pool, refused, DEFER_MS)
         if len(due.ids) == room:
             return 0.0
         if due.next_due_ms is None:
@@ -133,7 +138,13 @@ class Courier:
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(HAND_BACK_S):
                 for pool, delivery_ids in by_pool.items():
-                    await self._store.deliveries.unclaim(pool, delivery_ids)
+                    await self._store.deliveries.hold(pool, delivery_ids, 0)
+
+    async def _hold(self, pool: str) -> None:
+        """Keep the claims of attempts under way: they may last longer than a claim."""
+        running = [claimed.delivery_id for claimed in self._attempts.values() if claimed.pool == pool]
+        if running:
+            await self._store.deliveries.hold(pool, running, CLAIM_MS)
 
     async def _fail(self, failures: int, stop: asyncio.Event) -> tuple[int, float]:
         await pause(failures, stop, self._chance())

@@ -33,7 +33,7 @@ class Lanes:
         self._waiting: dict[str, deque[Claimed]] = {}
         self._running: Counter[str] = Counter()
         self._turn: deque[str] = deque()  # each lane that has both work and room, once
-        self._known: set[str] = set()
+        self._start_by_ms: dict[str, int] = {}  # of every delivery that is here, also while it is under way
 
     @property
     def running(self) -> int:
@@ -43,7 +43,7 @@ class Lanes:
     @property
     def waiting(self) -> int:
         """How many claimed deliveries wait for their lane."""
-        return len(self._known) - self.running
+        return len(self._start_by_ms) - self.running
 
     @property
     def room(self) -> int:
@@ -51,15 +51,16 @@ class Lanes:
         return max(0, self._waiting_max - self.waiting)
 
     def offer(self, claimed: Claimed) -> bool:
-        """Take a delivery into its lane; False when the lane is full. One that is here already changes nothing."""
-        if claimed.delivery_id in self._known:
+        """Take a delivery into its lane; False when the lane is full. One that is here only has its claim renewed."""
+        if claimed.delivery_id in self._start_by_ms:
+            self._start_by_ms[claimed.delivery_id] = claimed.start_by_ms
             return True
         line = self._waiting.setdefault(claimed.lane, deque())
         if len(line) >= self._lane_waiting_max or self.room == 0:
             self._drop_if_empty(claimed.lane)
             return False
         line.append(claimed)
-        self._known.add(claimed.delivery_id)
+        self._start_by_ms[claimed.delivery_id] = claimed.start_by_ms
         if len(line) == 1 and self._has_room(claimed.lane):
             self._turn.append(claimed.lane)
         return True
@@ -72,11 +73,11 @@ class Lanes:
         while self._turn and self.running < self._running_max:
             lane = self._turn.popleft()
             claimed = self._waiting[lane].popleft()
-            started = now_ms <= claimed.start_by_ms
+            started = now_ms <= self._start_by_ms[claimed.delivery_id]
             if started:
                 self._running[lane] += 1
             else:
-                self._known.discard(claimed.delivery_id)
+                del self._start_by_ms[claimed.delivery_id]
             self._queue_again(lane)
             if started:
                 return claimed
@@ -85,7 +86,7 @@ class Lanes:
     def release(self, claimed: Claimed) -> None:
         """An attempt that was taken is over."""
         lane = claimed.lane
-        self._known.discard(claimed.delivery_id)
+        del self._start_by_ms[claimed.delivery_id]
         was_full = not self._has_room(lane)
         self._running[lane] -= 1
         if self._running[lane] <= 0:
@@ -96,7 +97,8 @@ class Lanes:
     def clear(self) -> list[Claimed]:
         """Forget what waits and return it; attempts under way stay."""
         waiting = [claimed for line in self._waiting.values() for claimed in line]
-        self._known.difference_update(claimed.delivery_id for claimed in waiting)
+        for claimed in waiting:
+            del self._start_by_ms[claimed.delivery_id]
         self._waiting.clear()
         self._turn.clear()
         return waiting

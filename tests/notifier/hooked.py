@@ -102,9 +102,7 @@ async def notifier(
     store = Store(url)
     log = structlog.get_logger()
     sender = Sender(timeout_s=timeout_s, allow_private="loopback", user_agent="headrace/test")
-    courier = Courier(
-        store, sender, schedule=Schedule(tuple(delays_s)), lanes=Lanes(**limits), timeout_s=timeout_s, log=log
-    )
+    courier = Courier(store, sender, schedule=Schedule(tuple(delays_s)), lanes=Lanes(**limits), log=log)
     service = Notifier(store, courier, Identity(consumer, PUBLIC_URL), log)
     stop = asyncio.Event()
     running = asyncio.create_task(service.run(stop))

@@ -85,6 +85,29 @@ def test_a_claim_that_is_too_old_is_let_go_and_may_come_again():
     assert take_all(room, now_ms=20) == ["dlv_a_0"]
 
 
+def test_a_claim_that_is_renewed_while_waiting_starts_late():
+    room = lanes(lane_running_max=1)
+    first = claimed("a", 1)
+    room.offer(first)
+    room.offer(claimed("a", 2, start_by_ms=10))
+    assert room.take(0) == first
+    room.offer(claimed("a", 2, start_by_ms=30))
+    room.release(first)
+    assert take_all(room, now_ms=20) == ["dlv_a_2"]
+
+
+def test_what_waits_can_be_given_back_while_attempts_go_on():
+    room = lanes(lane_running_max=1)
+    first, second = claimed("a", 1), claimed("a", 2)
+    room.offer(first)
+    room.offer(second)
+    assert room.take(0) == first
+    assert room.clear() == [second]
+    room.release(first)
+    assert room.take(0) is None
+    assert (room.running, room.waiting) == (0, 0)
+
+
 STEPS = st.lists(st.tuples(st.sampled_from(["offer", "take", "release"]), st.integers(0, 3), st.integers(0, 20)))
 
 

@@ -30,9 +30,11 @@ from tests.notifier.hooked import (
 from tests.notifier.receiver import Receiver, after, answer, silent
 
 
-@pytest.fixture(autouse=True)
-async def _tenant(store: Store) -> None:
+@pytest.fixture
+async def store(store: Store) -> Store:
+    """The open store, with a tenant that has a secret."""
     await make_tenant(store)
+    return store
 
 
 async def settled(store: Store) -> bool:
@@ -246,6 +248,24 @@ async def test_a_slow_receiver_holds_up_nobody_else(store, store_url):
             await slow.wait_for_requests(30)
             await until(lambda: settled(store))
     assert slow.busiest == 5
+
+
+async def test_a_backlog_beyond_its_lane_is_put_off_and_the_next_in_line_is_served(store, store_url):
+    """Field case 102: the backlog of one receiver neither fills the memory nor stands before the others."""
+    async with Receiver([silent]) as slow, Receiver([answer(200)]) as quick:
+        for _ in range(150):
+            await admit(store, slow.url(), events=["job.created"])
+        await admit(store, quick.url(), events=["job.created"])
+        async with notifier(store_url, lane_waiting_max=3, timeout_s=20):
+            await quick.wait_for_requests(1)
+            await slow.wait_for_requests(5)
+            assert slow.busiest == 5
+            far_off_ms = 1000 * (await store.client.time())[0] + 10_000
+            await until(lambda: put_off(store, far_off_ms, 150 - 5 - 3))
+
+
+async def put_off(store: Store, after_ms: int, count: int) -> bool:
+    return await store.client.zcount(keys.due(POOL), after_ms, "+inf") >= count
 
 
 async def test_a_path_of_its_own_for_each_job_does_not_open_more_lanes(store, store_url):

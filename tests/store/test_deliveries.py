@@ -93,15 +93,17 @@ async def test_a_claim_hides_a_delivery_until_it_runs_out(store: Store) -> None:
     assert (await store.deliveries.claim_due(POOL, 10, 500, now_ms=1500)).ids == (DELIVERY,)
 
 
-async def test_what_is_unclaimed_is_due_at_once_unless_it_was_settled(store: Store) -> None:
+async def test_a_claim_is_held_or_given_back_unless_it_was_settled(store: Store) -> None:
     await store.deliveries.plan(POOL, GROUP, [planned()], [], now_ms=1000)
     await store.deliveries.claim_due(POOL, 10, 500, now_ms=1000)
-    assert await store.deliveries.unclaim(POOL, [DELIVERY], now_ms=1001) == 1
+    assert await store.deliveries.hold(POOL, [DELIVERY], 500, now_ms=1400) == 1
+    assert (await store.deliveries.claim_due(POOL, 10, 500, now_ms=1899)).ids == ()
+    assert await store.deliveries.hold(POOL, [DELIVERY], 0, now_ms=1001) == 1
     assert (await store.deliveries.claim_due(POOL, 10, 500, now_ms=1001)).ids == (DELIVERY,)
 
     assert (await store.deliveries.settle(POOL, DELIVERY, 1, [], {"state": "delivered"}, None)).word is Word.APPLIED
 
-    assert await store.deliveries.unclaim(POOL, [DELIVERY], now_ms=1002) == 0
+    assert await store.deliveries.hold(POOL, [DELIVERY], 0, now_ms=1002) == 0
     assert (await store.deliveries.claim_due(POOL, 10, 500, now_ms=9999)).ids == ()
 
 
