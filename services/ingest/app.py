@@ -3,26 +3,24 @@
 Composition only: what a route does is in the handler files, what it may refuse in `edge/problems.py`.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import cast
 
+import structlog
 from aiohttp import http_parser, web
 
+from contracts.telemetry import Logger
 from services.ingest.edge.answers import problem_response
 from services.ingest.edge.body import check_size
 from services.ingest.edge.middleware import EdgeState, Handler, answering
 from services.ingest.edge.problems import Problem
-from services.ingest.routes import KeyedHandler, OpenHandler, Route
-from services.ingest.tenancy import Caller
+from services.ingest.routes import Authenticate, KeyedHandler, OpenHandler, Route
 
-log = logging.getLogger(__name__)
+log: Logger = structlog.get_logger(service="ingest")
 
 EDGE: web.AppKey[EdgeState] = web.AppKey("edge", EdgeState)
 ROUTES: web.AppKey[tuple[Route, ...]] = web.AppKey("routes", tuple)
-
-Authenticate = Callable[[web.Request], Awaitable[Caller]]
 
 
 def make_app(
@@ -42,7 +40,7 @@ def warn_of_slow_parser() -> bool:
     """Say so when HTTP is parsed in pure Python: it is far slower and was the laxer of the two in the past."""
     is_slow = http_parser.HttpRequestParser is http_parser.HttpRequestParserPy
     if is_slow:
-        log.warning("http_parser_is_pure_python hint='install aiohttp with its C extensions'")
+        log.warning("http_parser_is_pure_python", hint="install aiohttp with its C extensions")
     return is_slow
 
 

@@ -54,6 +54,10 @@ class IngestMetrics:
         series[0].inc()
         series[1].observe(seconds)
 
+    def count_created(self, tenant_class: str, model: str, priority: str) -> None:
+        """Count one admitted job."""
+        self.jobs_created.labels(tenant_class, model, priority).inc()
+
     def render(self) -> bytes:
         """Return the Prometheus text format."""
         return generate_latest(self.registry)

@@ -5,8 +5,10 @@ Promises: every fault of the shape is reported at once with the name the caller 
 exists or its schema is met is asked elsewhere.
 """
 
+import hashlib
 from typing import TypeVar
 
+import orjson
 from pydantic import ValidationError
 from pydantic.alias_generators import to_snake
 
@@ -89,6 +91,12 @@ def json_pointer(location: tuple[str | int, ...], fields: object) -> str:
             node = node[step]
         pointer += "/" + str(step).replace("~", "~0").replace("/", "~1")
     return pointer[:MAX_POINTER_LENGTH]
+
+
+def fingerprint(data: GenerationJobData) -> str:
+    """Return a digest of what is asked, the same however its fields were spelled and ordered."""
+    fields = data.model_dump(exclude_none=True)
+    return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
 def run_at_ms(data: GenerationJobData, now_ms: int) -> int | None:

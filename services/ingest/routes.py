@@ -12,17 +12,18 @@ from pydantic import BaseModel
 from services.ingest.tenancy import Caller
 
 OpenHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Authenticate = Callable[[web.Request], Awaitable[Caller]]
 KeyedHandler = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A query parameter or header; `schema` is JSON Schema."""
+    """A query parameter or header; `kind` is a type of JSON Schema."""
 
     name: str
     about: str
     place: str = "query"
-    schema: str = "string"
+    kind: str = "string"
     repeats: bool = False
 
 

@@ -1,13 +1,13 @@
-"""Who is calling: what a key opens, and nothing about how keys are stored.
+"""Who is calling, and how a key is written: `sk_<environment>_<id>_<secret>`.
 
-Promises: the tenant comes from the key and from nowhere else; a key is compared by its SHA-256, so a copy of the
-store opens nothing; `admin` implies no job scope.
+Promises: the tenant comes from the key and from nowhere else; a key is stored and compared as its SHA-256, so a copy
+of the store opens nothing; `admin` implies no job scope.
 """
 
 import hashlib
 from dataclasses import dataclass
 
-from contracts.api import Tier
+from contracts.tenant import Tier
 from services.ingest.edge.problems import Problem
 
 MAX_KEY_LENGTH = 256
@@ -15,7 +15,7 @@ MAX_KEY_LENGTH = 256
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The owner of the key of one request."""
+    """The owner of the key of one request. The operator's key belongs to no tenant."""
 
     tenant_id: str
     key_id: str
@@ -28,10 +28,34 @@ class Caller:
             raise Problem("missing_scope", f"The key lacks the scope {scope}", extensions={"scope": scope})
 
 
-def key_digest(authorization: str | None) -> str:
-    """Return the SHA-256 of the key in an `Authorization` header. Raises Problem `unauthenticated`."""
-    scheme, _, key = (authorization or "").partition(" ")
-    key = key.strip()
-    if scheme.lower() != "bearer" or not 0 < len(key) <= MAX_KEY_LENGTH:
+@dataclass(frozen=True, slots=True)
+class PresentedKey:
+    """A key as a request shows it: the id it claims, and the digest of all of it."""
+
+    key_id: str
+    digest: str
+
+
+def presented_key(authorization: str | None) -> PresentedKey:
+    """Read an `Authorization` header. Raises Problem `unauthenticated`."""
+    scheme, _, text = (authorization or "").partition(" ")
+    text = text.strip()
+    if scheme.lower() != "bearer" or not 0 < len(text) <= MAX_KEY_LENGTH:
         raise Problem("unauthenticated", "Send the header Authorization: Bearer <key>")
+    parts = text.split("_", 3)
+    key_id = f"key_{parts[2]}" if len(parts) == 4 else ""
+    return PresentedKey(key_id, digest_of(text))
+
+
+def write_key(key_part: str, secret: str) -> str:
+    """Write a key; `key_part` is its id without the `key_` in front.
+
+    >>> write_key("9f", "s3cret")
+    'sk_live_9f_s3cret'
+    """
+    return f"sk_live_{key_part}_{secret}"
+
+
+def digest_of(key: str) -> str:
+    """Return what is stored of a key."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()

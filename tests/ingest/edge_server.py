@@ -10,6 +10,7 @@ import sys
 
 from aiohttp import web
 
+from contracts.telemetry import configure_logging
 from services.ingest.app import make_app, warn_of_slow_parser
 from services.ingest.edge.body import BodyLimits, BodyRoom, read_body
 from services.ingest.edge.middleware import EdgeState
@@ -72,4 +73,5 @@ async def main(options: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
+    configure_logging("ingest", "info")
     asyncio.run(main(json.loads(sys.argv[1])))

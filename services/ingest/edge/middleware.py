@@ -4,19 +4,20 @@ Promises: whatever a handler raises becomes a problem document with the id of th
 trace; what is logged has the id and no body, no key and no query. While draining, each answer ends its connection.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
+import structlog
 from aiohttp import web
 
 from contracts.errors import Rejected, Unavailable
+from contracts.telemetry import Logger
 from services.ingest.edge.answers import problem_response
 from services.ingest.edge.problems import CATALOGUE, Problem, code_for_status
 from services.ingest.metrics import IngestMetrics
 
-log = logging.getLogger(__name__)
+log: Logger = structlog.get_logger(service="ingest")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 REQUEST_ID: web.RequestKey[str] = web.RequestKey("request_id", str)
@@ -75,10 +76,10 @@ def as_problem(error: Exception, request_id: str) -> Problem:
         case Rejected(code=code) if code in CATALOGUE:
             return Problem(code, error.detail, retry_after_s=error.retry_after_s)
         case Unavailable(code=code) if code in CATALOGUE:
-            log.warning("request_refused request_id=%s code=%s", request_id, code)
+            log.warning("request_refused", request_id=request_id, code=code)
             return Problem(code)
         case _:
-            log.error("request_failed request_id=%s", request_id, exc_info=error)
+            log.error("request_failed", request_id=request_id, exc_info=error)
             return Problem("internal", "The failure is recorded under this request id")
 
 

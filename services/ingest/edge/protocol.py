@@ -6,14 +6,15 @@ Does not bound bodies (`body.py`): only a handler knows their limit.
 """
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
+from contracts.telemetry import Logger
 from services.ingest.edge.answers import problem_response
 from services.ingest.edge.framing import BadFraming, RequestFraming
 from services.ingest.edge.problems import Problem, code_for_status
@@ -21,7 +22,7 @@ from services.ingest.edge.problems import Problem, code_for_status
 if TYPE_CHECKING:
     from services.ingest.edge.server import GuardedServer
 
-log = logging.getLogger(__name__)
+log: Logger = structlog.get_logger(service="ingest")
 
 
 class FramingError(BadHttpMessage):

@@ -5,18 +5,19 @@ waits for the others, so that a request whose body is still arriving is answered
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
+import structlog
 from aiohttp import web
 
+from contracts.telemetry import Logger
 from services.ingest.edge.answers import raw_answer
 from services.ingest.edge.problems import Problem
 from services.ingest.edge.protocol import GuardedProtocol
 
-log = logging.getLogger(__name__)
+log: Logger = structlog.get_logger(service="ingest")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ class GuardedServer(web.Server):
         try:
             await asyncio.wait_for(self._is_empty.wait(), timeout_s)
         except TimeoutError:
-            log.warning("connections_cut_at_shutdown count=%d", len(self.open))
+            log.warning("connections_cut_at_shutdown", count=len(self.open))
 
 
 class GuardedRunner(web.AppRunner):
@@ -99,6 +100,11 @@ class GuardedRunner(web.AppRunner):
 
     async def _make_server(self) -> web.Server:
         return GuardedServer(await super()._make_server(), self._limits, self._mint_request_id)
+
+    @property
+    def open_count(self) -> int:
+        """How many connections are open."""
+        return len(self.server.open) if isinstance(self.server, GuardedServer) else 0
 
     async def drain(self, timeout_s: float) -> None:
         """Take no new connections, then let the open ones finish. Follow with `cleanup`."""

@@ -1,0 +1,148 @@
+"""The two steps of an Idempotency-Key, and the one step without: claim, admit, mark done.
+
+Promises: a repeat never makes a second job, whatever was lost in between; nobody waits for another request's claim;
+a refusal leaves no trace, so that the same key may be tried again. A submission answered 503 because the store hung
+does not become a job later, unless the caller repeats it.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import structlog
+
+from contracts.errors import HeadraceError, StoreUnavailable
+from contracts.store.jobs import Limits
+from contracts.store.replies import Admission
+from contracts.store.words import Word
+from contracts.telemetry import Logger
+from services.ingest.admission.draft import Draft
+from services.ingest.admission.verdict import refusal
+from services.ingest.context import Context
+from services.ingest.edge.problems import Problem
+from services.ingest.minting import Mint
+
+log: Logger = structlog.get_logger(service="ingest")
+
+MAX_KEY_LENGTH = 255
+CLAIM_TRIES = 3
+# Admitted at the latest when this part of the caller's wait is over, so that the answer can still arrive.
+DEADLINE_RATIO = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A draft with what decides about it."""
+
+    draft: Draft
+    tenant_id: str
+    limits: Limits
+    key_hash: str | None = None
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The job a submission stands for. `is_repeat`: it existed before; `last_status`: it is forgotten by now."""
+
+    job_id: str
+    position: str = ""
+    sequence: int = 0
+    is_repeat: bool = False
+    last_status: str | None = None
+
+
+async def admit(context: Context, mint: Mint, submission: Submission) -> Admitted:
+    """Make the job durable. Raises Problem when there is no room, StoreUnavailable when nobody knows."""
+    if submission.key_hash is None:
+        job_id = mint.job_id(context.pool(submission.draft.pool).code)
+        answer = await _admit_once(context, submission, job_id)
+        if answer.word is Word.APPLIED:
+            return Admitted(job_id, answer.position, answer.sequence)
+        raise refusal(answer)
+    for _ in range(CLAIM_TRIES):
+        admitted = await _admit_claimed(context, mint, submission, submission.key_hash)
+        if admitted is not None:
+            return admitted
+    raise StoreUnavailable("the key is being claimed and refused over and over")
+
+
+async def _admit_claimed(context: Context, mint: Mint, submission: Submission, key_hash: str) -> Admitted | None:
+    """Claim, then admit with the claimed id; None when the id turned out to be refused for good: claim again."""
+    pool = submission.draft.pool
+    claims = context.store.claims
+    ttl_s = int(context.settings.retention.idempotency_s)
+    candidate = mint.job_id(context.pool(pool).code)
+    claim = await context.within(
+        claims.claim(submission.tenant_id, key_hash, submission.fingerprint, candidate, pool, ttl_s)
+    )
+    if claim.word is not Word.APPLIED:
+        raise Problem("idempotency_mismatch", "This Idempotency-Key was used with another body or pool")
+    if claim.state not in ("new", "pending"):
+        return Admitted(claim.job_id, is_repeat=True, last_status=claim.state)
+    answer = await _admit_once(context, submission, claim.job_id)
+    if answer.word is Word.APPLIED:
+        await _mark_done(context, submission, key_hash, claim.job_id)
+        is_repeat = answer.state in ("repeat", "forgotten")
+        return Admitted(claim.job_id, answer.position, answer.sequence, is_repeat, "queued" if is_repeat else None)
+    if answer.state == "refused-before":
+        await context.within(claims.drop(submission.tenant_id, key_hash, claim.job_id))
+        return None
+    if answer.word is Word.REFUSED and await _give_back(context, submission, key_hash, claim.job_id):
+        return None
+    raise refusal(answer)
+
+
+async def _admit_once(context: Context, submission: Submission, job_id: str) -> Admission:
+    draft = submission.draft
+    server_ms = context.readiness.server_ms()
+    wait_ms = context.settings.ingest.store_timeout_s * 1000 * DEADLINE_RATIO
+    deadline_ms = 0 if server_ms is None else server_ms + int(wait_ms)
+    call = context.store.jobs.admit(
+        draft.pool,
+        draft.write(job_id),
+        draft.body,
+        submission.tenant_id,
+        submission.limits,
+        deadline_ms=deadline_ms,
+    )
+    return await context.within(call)
+
+
+async def _give_back(context: Context, submission: Submission, key_hash: str, job_id: str) -> bool:
+    """Free the key of a refused submission; True when the job was admitted after all by a twin of this request.
+
+    The id is marked first: once nobody can admit it, dropping the claim cannot lose a job. Where it cannot be
+    marked the claim stays pending, and a repeat goes on from there.
+    """
+    ttl_s = int(context.settings.retention.idempotency_s)
+    try:
+        marked = await context.within(context.store.jobs.refuse(submission.draft.pool, job_id, ttl_s))
+        if marked.word is Word.APPLIED:
+            await context.within(context.store.claims.drop(submission.tenant_id, key_hash, job_id))
+        return marked.word is Word.CONFLICT
+    except StoreUnavailable as error:
+        log.warning("claim_left_pending", job_id=job_id, reason=str(error))
+        return False
+
+
+async def _mark_done(context: Context, submission: Submission, key_hash: str, job_id: str) -> None:
+    # The job is durable; a claim that stays pending only costs the next repeat one more call.
+    try:
+        await context.within(context.store.claims.done(submission.tenant_id, key_hash, job_id, "queued"))
+    except HeadraceError as error:
+        log.warning("claim_not_marked", job_id=job_id, reason=str(error))
+
+
+def read_key(header: str | None) -> str | None:
+    """Return the hash of an Idempotency-Key header, quoted or not; None without one.
+
+    Raises Problem `missing_idempotency_key` for a malformed one.
+    """
+    if header is None:
+        return None
+    text = header.strip()
+    if len(text) >= 2 and text[0] == text[-1] == '"':
+        text = text[1:-1]
+    if not 0 < len(text) <= MAX_KEY_LENGTH or not text.isprintable():
+        raise Problem("missing_idempotency_key", f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} printable characters")
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,133 @@
+"""A valid request as what will be written: the body of the job and its first events.
+
+Promises: what is stored is complete (the drawn seed, the model's full name, the events subscribed to), so the job can
+be run, shown and reproduced from it alone; the log gets digests and scheduling facts, never the caller's words.
+"""
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+import orjson
+
+from contracts import events as ev
+from contracts.api import GenerationJobData
+from contracts.job import JobState, JobStatus
+from contracts.model_spec import ModelSpec, check_input, draw_seed
+from contracts.positions import entry_ms
+from contracts.store.write import Write
+from contracts.webhook_target import AllowPrivate, explain, judge_url
+from services.ingest.edge.problems import Fault, Problem
+from services.ingest.requests import invalid_input
+from services.ingest.views.body_lines import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who asks, and the chance and secrets a draft needs."""
+
+    tenant_id: str
+    user_key: bytes
+    seed_bits: int
+    salt: str
+    traceparent: str | None = None
+    key_hash: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A job that is ready to be admitted."""
+
+    created: ev.JobCreated
+    spec: JsonObject
+    body: bytes
+    pool: str
+    run_at_ms: int | None
+
+    def write(self, job_id: str) -> Write:
+        """Return the write that admits it under this id."""
+        hooked = frozenset(self.created.webhook_events or ())
+        events = (self.created,)
+        if self.run_at_ms is None:
+            return Write(job_id, events, hooked=hooked)
+        return Write(job_id, (*events, ev.JobScheduled(run_at_ms=self.run_at_ms)), hooked=hooked)
+
+    def admitted(self, job_id: str, position: str, sequence: int) -> JobState:
+        """Return the state the store has after it was admitted at `position`."""
+        at_ms = entry_ms(position)
+        limit_ms = self.created.start_by_ms
+        return JobState(
+            job_id,
+            sequence,
+            position,
+            status=JobStatus.QUEUED if self.run_at_ms is None else JobStatus.SCHEDULED,
+            run=1,
+            tenant_id=self.created.tenant_id,
+            model=self.created.model,
+            priority=self.created.priority,
+            max_attempts=self.created.max_attempts,
+            timeout_ms=self.created.timeout_ms,
+            created_ms=at_ms,
+            queued_ms=at_ms,
+            body_bytes=self.created.body_bytes,
+            hooked="1" if self.created.webhook_events is not None else None,
+            not_before_ms=self.run_at_ms,
+            start_by_at_ms=None if limit_ms is None else at_ms + limit_ms,
+        )
+
+
+def make_draft(data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: int | None, origin: Origin) -> Draft:
+    """Write down a request that `check` found in order."""
+    policy = data.policy
+    webhook_events = _subscribed(data)
+    timeout_s = policy.execution_timeout_seconds or model.timeout_s
+    spec: JsonObject = {
+        "prompt": data.prompt,
+        "input": draw_seed(model, data.input, origin.seed_bits),
+        "userId": data.user_id,
+        "model": model.reference,
+        "pool": pool,
+        "metadata": data.metadata,
+        "salt": origin.salt,
+    }
+    if webhook_events is not None:
+        spec |= {"webhookUrl": data.webhook_url, "webhookEvents": webhook_events}
+    body = orjson.dumps(spec)
+    created = ev.JobCreated(
+        tenant_id=origin.tenant_id,
+        model=model.reference,
+        priority=data.priority,
+        max_attempts=policy.max_attempts,
+        timeout_ms=int(timeout_s * 1000),
+        start_by_ms=None if policy.start_by_seconds is None else policy.start_by_seconds * 1000,
+        vram_bytes=model.vram_bytes,
+        body_bytes=len(body),
+        body_digest=hashlib.sha256(body).hexdigest(),  # salted by the salt inside the body
+        user_digest=hmac.digest(origin.user_key, data.user_id.encode(), "sha256").hex()[:32],
+        key_hash=origin.key_hash,
+        webhook_events=webhook_events,
+        traceparent=origin.traceparent,
+    )
+    return Draft(created, spec, body, pool, run_at_ms)
+
+
+def check(data: GenerationJobData, model: ModelSpec | None, allow_private: AllowPrivate) -> ModelSpec:
+    """Judge what the shape cannot say. Raises Problem with every fault found."""
+    if model is None:
+        raise invalid_input((Fault("/model", "unknown_model", "there is no such model or version"),))
+    faults = [Fault(each.pointer, each.code, each.message) for each in check_input(model, data.prompt, data.input)]
+    if data.pool is not None and data.pool not in model.pools:
+        faults.append(Fault("/pool", "unknown_pool", "the model does not run in this pool"))
+    if faults:
+        raise invalid_input(tuple(faults))
+    if data.webhook_url is not None:
+        fault = judge_url(data.webhook_url, allow_private)
+        if fault is not None:
+            raise Problem("webhook_url_not_allowed", "", (Fault("/webhookUrl", fault, explain(fault)),))
+    return model
+
+
+def _subscribed(data: GenerationJobData) -> tuple[str, ...] | None:
+    if data.webhook_url is None:
+        return None
+    return tuple(dict.fromkeys(data.webhook_events or ev.DEFAULT_WEBHOOK_EVENTS))

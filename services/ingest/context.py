@@ -1,0 +1,105 @@
+"""What the handlers of one process share: settings, store, models, secrets, and the bounds on waiting for them.
+
+Promises: a handler that needs the store hears within `store_timeout_s` that it is away; the process serves from its
+first moment, also while the store is still away, and opens it in the background.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import random
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import structlog
+
+from contracts.errors import StoreUnavailable
+from contracts.ids import BadId, pool_code_of
+from contracts.model_spec import ModelRegistry
+from contracts.settings import Settings
+from contracts.store import Store
+from contracts.store.log import pause
+from contracts.store.store import PoolMeta
+from contracts.telemetry import Logger
+from services.ingest.edge.body import BodyLimits, BodyRoom
+from services.ingest.metrics import IngestMetrics
+from services.ingest.readiness import Readiness
+from services.ingest.views.jobs import Place
+
+log: Logger = structlog.get_logger(service="ingest")
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Context:
+    """Built once in `__main__`; `open` fills in what only the store knows."""
+
+    settings: Settings
+    store: Store
+    models: ModelRegistry
+    metrics: IngestMetrics
+    readiness: Readiness
+    now_ms: Callable[[], int]
+    body_limits: BodyLimits
+    room: BodyRoom = field(default_factory=BodyRoom)
+    pools: dict[str, PoolMeta] = field(default_factory=dict)
+    _root_secret: bytes = b""
+
+    async def open(self, stop: asyncio.Event) -> None:
+        """Open the store, trying until it answers or `stop` is set."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                await self._open_once()
+                log.info("store_opened", pools=list(self.pools))
+                return
+            except StoreUnavailable as error:
+                failures += 1
+                log.warning("store_not_opened", failures=failures, reason=str(error))
+                await pause(failures, stop, random.random())
+
+    async def _open_once(self) -> None:
+        await self.store.directory.open()
+        secret = await self.store.directory.keep_secret("urls", secrets.token_hex(32))
+        pools = {name: await self.store.open_pool(name) for name in ("default", *self.models.pools)}
+        self._root_secret, self.pools = secret.encode(), pools
+
+    def secret(self, purpose: str) -> bytes:
+        """Return the shared secret for one purpose. Raises StoreUnavailable before the store was opened."""
+        if not self._root_secret:
+            raise StoreUnavailable("not opened yet")
+        if purpose == "urls":  # the notifier signs with it, too
+            return self._root_secret
+        return hmac.digest(self._root_secret, purpose.encode(), hashlib.sha256)
+
+    def pool(self, name: str) -> PoolMeta:
+        """Return an open pool. Raises StoreUnavailable before the store was opened."""
+        try:
+            return self.pools[name]
+        except KeyError:
+            raise StoreUnavailable("not opened yet") from None
+
+    def pool_of(self, any_id: str) -> PoolMeta | None:
+        """Return the pool that an id belongs to; None for a malformed id or an unknown pool."""
+        try:
+            code = pool_code_of(any_id)
+        except BadId:
+            return None
+        return next((meta for meta in self.pools.values() if meta.code == code), None)
+
+    def place(self, meta: PoolMeta) -> Place:
+        """Return what a view needs to know of a pool."""
+        keep = self.settings.retention
+        public_url = self.settings.public_url.rstrip("/")
+        return Place(meta.name, meta.code, meta.epoch, public_url, keep.completed_s, keep.failed_s)
+
+    async def within(self, call: Awaitable[T]) -> T:
+        """Await a call of the store. Raises StoreUnavailable when it takes longer than a caller should wait."""
+        try:
+            async with asyncio.timeout(self.settings.ingest.store_timeout_s):
+                return await call
+        except TimeoutError:
+            raise StoreUnavailable("no answer in time") from None

@@ -1,0 +1,1 @@
+"""One short coroutine for each route: read the request, ask the store, show the answer. Rules live elsewhere."""

@@ -1,0 +1,193 @@
+"""Tenants and keys: configuration as events, each write with who did it and why."""
+
+import base64
+import secrets
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from contracts import events as ev
+from contracts.api import KeyCreate, TenantCreate, TenantPatch
+from contracts.errors import Rejected
+from contracts.store.directory import Decide
+from contracts.tenant import ApiKey, Configuration, Tenant
+from services.ingest.context import Context
+from services.ingest.cursor import BadCursor, seal, unseal
+from services.ingest.edge.body import read_body
+from services.ingest.edge.problems import Problem
+from services.ingest.handlers.answers import check_query, json_answer, page_answer, read_limit
+from services.ingest.minting import Mint
+from services.ingest.requests import B, parse_body
+from services.ingest.tenancy import Caller, digest_of, write_key
+from services.ingest.views.body_lines import JsonObject
+from services.ingest.views.times import instant
+
+_PAGE = frozenset({"limit", "cursor"})
+_NOTHING: frozenset[str] = frozenset()
+
+
+class AdminHandlers:
+    """Routes below `/admin/v1/tenants`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._mint = Mint(context.now_ms)
+
+    async def create_tenant(self, request: web.Request, caller: Caller) -> web.Response:
+        """Create a tenant; its webhook secret is shown this once."""
+        wanted = await self._read(request, TenantCreate)
+        secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+        limits = ev.TenantLimits(**wanted.limits.model_dump())
+
+        def decide(state: Configuration) -> ev.Event:
+            if wanted.id in state.tenants:
+                raise Rejected("already_exists", f"There is a tenant {wanted.id} already")
+            return ev.TenantCreated(
+                tenant_id=wanted.id,
+                tier=wanted.tier,
+                weight=wanted.weight,
+                limits=limits,
+                reason=wanted.reason,
+                by=caller.key_id,
+            )
+
+        state = await self._change(decide, wanted.id, {f"webhook:{wanted.id}": secret})
+        view = _tenant_view(state.tenants[wanted.id]) | {"webhookSecret": secret}
+        return json_answer(view, 201, {"Location": f"/admin/v1/tenants/{wanted.id}"})
+
+    async def list_tenants(self, request: web.Request, caller: Caller) -> web.Response:
+        """List all tenants by id."""
+        tenants = self._configuration().tenants
+        return self._page(request, "tenants", {name: _tenant_view(tenant) for name, tenant in tenants.items()})
+
+    async def get_tenant(self, request: web.Request, caller: Caller) -> web.Response:
+        """Show one tenant."""
+        check_query(request, _NOTHING)
+        return json_answer(_tenant_view(_tenant(self._configuration(), request.match_info["tenant"])))
+
+    async def patch_tenant(self, request: web.Request, caller: Caller) -> web.Response:
+        """Change what is given, leave the rest."""
+        wanted = await self._read(request, TenantPatch)
+        tenant_id = request.match_info["tenant"]
+
+        def decide(state: Configuration) -> ev.Event:
+            tenant = _tenant(state, tenant_id)
+            changed = wanted.limits.model_dump(exclude_unset=True) if wanted.limits else {}
+            return ev.TenantUpdated(
+                tenant_id=tenant_id,
+                tier=wanted.tier or tenant.tier,
+                weight=tenant.weight if wanted.weight is None else wanted.weight,
+                limits=tenant.limits.model_copy(update=changed),
+                reason=wanted.reason,
+                by=caller.key_id,
+            )
+
+        state = await self._change(decide, tenant_id)
+        return json_answer(_tenant_view(state.tenants[tenant_id]))
+
+    async def create_key(self, request: web.Request, caller: Caller) -> web.Response:
+        """Create a key; it is shown this once, only its digest is kept."""
+        wanted = await self._read(request, KeyCreate)
+        tenant_id = request.match_info["tenant"]
+        part = self._mint.token()
+        key = write_key(part, secrets.token_urlsafe(32))
+        created = ev.KeyCreated(
+            tenant_id=tenant_id,
+            key_id=f"key_{part}",
+            sha256=digest_of(key),
+            scopes=tuple(dict.fromkeys(wanted.scopes)),
+            reason=wanted.reason,
+            by=caller.key_id,
+        )
+
+        def decide(state: Configuration) -> ev.Event:
+            _tenant(state, tenant_id)
+            return created
+
+        state = await self._change(decide, created.key_id)
+        view = _key_view(state.keys[created.key_id]) | {"key": key}
+        return json_answer(view, 201, {"Location": f"/admin/v1/tenants/{tenant_id}/keys/{created.key_id}"})
+
+    async def list_keys(self, request: web.Request, caller: Caller) -> web.Response:
+        """List a tenant's keys, without the keys themselves."""
+        tenant_id = request.match_info["tenant"]
+        state = self._configuration()
+        _tenant(state, tenant_id)
+        keys = {name: _key_view(key) for name, key in state.keys.items() if key.tenant_id == tenant_id}
+        return self._page(request, f"keys\n{tenant_id}", keys)
+
+    async def get_key(self, request: web.Request, caller: Caller) -> web.Response:
+        """Show one key, without the key itself."""
+        check_query(request, _NOTHING)
+        return json_answer(_key_view(_key(self._configuration(), request)))
+
+    async def revoke_key(self, request: web.Request, caller: Caller) -> web.Response:
+        """Revoke a key; it stops working at once."""
+        check_query(request, frozenset({"reason"}))
+        reason = request.query.get("reason", "")[:512]
+        key_id = request.match_info["key"]
+
+        def decide(state: Configuration) -> ev.Event:
+            key = _key(state, request)
+            return ev.KeyRevoked(tenant_id=key.tenant_id, key_id=key.id, reason=reason, by=caller.key_id)
+
+        await self._change(decide, key_id)
+        return web.Response(status=204)
+
+    def _configuration(self) -> Configuration:
+        return self._context.store.directory.configuration
+
+    async def _change(self, decide: Decide, subject: str, kept: Mapping[str, str] | None = None) -> Configuration:
+        return await self._context.within(self._context.store.directory.change(decide, subject, kept))
+
+    async def _read(self, request: web.Request, kind: type[B]) -> B:
+        check_query(request, _NOTHING)
+        with self._context.room.share() as share:
+            return parse_body(kind, await read_body(request, self._context.body_limits, share))
+
+    def _page(self, request: web.Request, question: str, views: Mapping[str, JsonObject]) -> web.Response:
+        check_query(request, _PAGE)
+        limit = read_limit(request)
+        secret = self._context.secret("cursors")
+        try:
+            after = unseal(secret, question, request.query["cursor"]) if "cursor" in request.query else ""
+        except BadCursor:
+            raise Problem("bad_cursor") from None
+        names = sorted(name for name in views if name > after)
+        cursor = seal(secret, question, names[limit - 1]) if len(names) > limit else None
+        return page_answer(request, [views[name] for name in names[:limit]], cursor)
+
+
+def _tenant(state: Configuration, tenant_id: str) -> Tenant:
+    tenant = state.tenants.get(tenant_id)
+    if tenant is None:
+        raise Problem("tenant_not_found")
+    return tenant
+
+
+def _key(state: Configuration, request: web.Request) -> ApiKey:
+    key = state.keys.get(request.match_info["key"])
+    if key is None or key.tenant_id != request.match_info["tenant"]:
+        raise Problem("key_not_found")
+    return key
+
+
+def _tenant_view(tenant: Tenant) -> JsonObject:
+    return {
+        "id": tenant.id,
+        "object": "tenant",
+        "tier": tenant.tier,
+        "weight": tenant.weight,
+        "limits": {"queuedJobs": tenant.limits.queued_jobs, "queuedBytes": tenant.limits.queued_bytes},
+        "createdAt": instant(tenant.created_ms),
+    }
+
+
+def _key_view(key: ApiKey) -> JsonObject:
+    return {
+        "id": key.id,
+        "object": "key",
+        "tenantId": key.tenant_id,
+        "scopes": list(key.scopes),
+        "createdAt": instant(key.created_ms),
+    }

@@ -1,0 +1,92 @@
+"""What can be asked about the service itself: models, limits, health, metrics, the OpenAPI document."""
+
+import orjson
+from aiohttp import web
+
+from contracts.model_spec import describe
+from contracts.store.vitals import read_usage
+from services.ingest.context import Context
+from services.ingest.edge.conditional import etag, is_unchanged
+from services.ingest.edge.problems import Problem
+from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.tenancy import Caller
+from services.ingest.views.body_lines import JsonObject
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+class InfoHandlers:
+    """Answers from memory, but for the use of a tenant's limits."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.openapi: bytes = b"{}"
+
+    async def list_models(self, request: web.Request, caller: Caller) -> web.Response:
+        """List the models of the pipelines file."""
+        check_query(request, _NOTHING)
+        data = [describe(model) for model in self._context.models]
+        return json_answer({"data": data, "hasMore": False, "nextCursor": None})
+
+    async def get_model(self, request: web.Request, caller: Caller) -> web.Response:
+        """Show a model by `name` or `name@version`, with the JSON Schema of its inputs."""
+        check_query(request, _NOTHING)
+        model = self._context.models.find(request.match_info["name"])
+        if model is None:
+            raise Problem("model_not_found")
+        return json_answer(describe(model))
+
+    async def limits(self, request: web.Request, caller: Caller) -> web.Response:
+        """Show the tenant's limits and what of them is in use, for each pool."""
+        check_query(request, _NOTHING)
+        context = self._context
+        tenant = context.store.directory.configuration.tenants.get(caller.tenant_id)
+        if tenant is None:
+            raise Problem("tenant_not_found")
+        defaults = context.settings.admission
+        limits = tenant.limits
+        use: JsonObject = {}
+        for pool in context.pools:
+            used = await context.within(read_usage(context.store.client, pool, tenant.id))
+            use[pool] = {"queuedJobs": used.open_jobs, "queuedBytes": used.open_bytes}
+        return json_answer(
+            {
+                "tenantId": tenant.id,
+                "tier": tenant.tier,
+                "weight": tenant.weight,
+                "limits": {
+                    "queuedJobs": defaults.tenant_jobs if limits.queued_jobs is None else limits.queued_jobs,
+                    "queuedBytes": defaults.tenant_bytes if limits.queued_bytes is None else limits.queued_bytes,
+                    "bodyBytes": context.settings.ingest.body_bytes,
+                },
+                "use": use,
+            }
+        )
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        """Say that the process lives; the store has no part in it."""
+        return json_answer({"status": "alive"})
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        """Say whether the log can be written, from the cached verdict."""
+        is_ready, _ = self._context.readiness.verdict
+        headers = {} if is_ready else {"Retry-After": "2"}
+        return json_answer(self._context.readiness.document(), 200 if is_ready else 503, headers)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Show the metrics of this process."""
+        metrics = self._context.metrics
+        metrics.body_bytes.set(self._context.room.used_bytes)
+        metrics.log_writable.set(float(self._context.readiness.verdict[0]))
+        return web.Response(body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def openapi_document(self, request: web.Request) -> web.Response:
+        """Show the OpenAPI document."""
+        tag = etag(hash(self.openapi))
+        if is_unchanged(request.headers.get("If-None-Match"), tag):
+            return web.Response(status=304, headers={"ETag": tag})
+        return web.Response(body=self.openapi, headers={"Content-Type": "application/json", "ETag": tag})
+
+    def publish(self, document: JsonObject) -> None:
+        """Set the OpenAPI document, once the route table is known."""
+        self.openapi = orjson.dumps(document, option=orjson.OPT_INDENT_2)

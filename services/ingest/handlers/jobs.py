@@ -1,0 +1,178 @@
+"""Reading and cancelling jobs: one job, its result, events and artifacts."""
+
+from aiohttp import web
+
+from contracts import events as ev
+from contracts.errors import StoreUnavailable
+from contracts.job import TERMINAL, JobState, JobStatus, evolve
+from contracts.store.jobs import MOST_EVENTS
+from contracts.store.words import Word
+from contracts.store.write import JobGuard, WorkEntry, WorkerFields, Write
+from services.ingest.context import Context
+from services.ingest.cursor import BadCursor, seal, unseal
+from services.ingest.edge.conditional import etag, is_unchanged
+from services.ingest.edge.problems import Problem
+from services.ingest.handlers.answers import check_query, json_answer, page_answer, read_limit, read_whole
+from services.ingest.handlers.read import JobReader, Shown, job_not_found
+from services.ingest.minting import Mint
+from services.ingest.tenancy import Caller
+from services.ingest.views.body_lines import read_lines
+from services.ingest.views.events import event_view
+from services.ingest.views.jobs import artifact_view
+
+CANCEL_TRIES = 8
+MAX_EVENTS_PAGE = 500
+_NOTHING: frozenset[str] = frozenset()
+
+
+class JobHandlers:
+    """Routes below `/v1/jobs/{id}`."""
+
+    def __init__(self, context: Context, reader: JobReader) -> None:
+        self._context = context
+        self._reader = reader
+        self._mint = Mint(context.now_ms)
+
+    async def get(self, request: web.Request, caller: Caller) -> web.Response:
+        """Show the job as it is, or as it was after event `?sequence=`; 304 while it has not changed."""
+        check_query(request, frozenset({"sequence"}))
+        shown = await self._reader.need(caller, request.match_info["id"])
+        sequence = read_whole(request, "sequence", 1, 10**9)
+        if sequence is None:
+            current = etag(shown.state.sequence)
+            if is_unchanged(request.headers.get("If-None-Match"), current):
+                return web.Response(status=304, headers={"ETag": current})
+            view = await self._reader.view(shown)
+        elif sequence > shown.state.sequence:
+            raise Problem("bad_parameter", f"The job has {shown.state.sequence} events so far")
+        else:
+            view = self._reader.show(await self._reader.details_at(shown, sequence, MOST_EVENTS))
+        return json_answer(view, headers={"ETag": etag(view["sequence"])})
+
+    async def result(self, request: web.Request, caller: Caller) -> web.Response:
+        """Show the result: 200 when there is one, 202 while there is none yet, 409 when there will be none."""
+        check_query(request, _NOTHING)
+        shown = await self._reader.need(caller, request.match_info["id"])
+        details = await self._reader.details(shown)
+        view = self._reader.show(details)
+        status = details.state.status
+        if status not in TERMINAL:
+            return json_answer({"jobId": view["id"], "status": status, "progress": view["progress"]}, 202)
+        if status is not JobStatus.COMPLETED:
+            raise Problem("job_failed", f"The job is {status}", extensions={"job": view["id"], "error": view["error"]})
+        if not details.lines.spec:
+            raise Problem("data_erased", "The result was erased")
+        return json_answer(
+            {
+                "jobId": view["id"],
+                "status": status,
+                "result": details.lines.result or {},
+                "resultUrl": view["resultUrl"],
+                "artifacts": view["artifacts"],
+            }
+        )
+
+    async def artifacts(self, request: web.Request, caller: Caller) -> web.Response:
+        """List the job's stored files, while it runs those of the running attempt."""
+        check_query(request, frozenset({"variant"}))
+        shown = await self._reader.need(caller, request.match_info["id"])
+        history = await self._reader.history(shown, MOST_EVENTS, with_body=False)
+        stored: dict[str, ev.ArtifactRef] = {}
+        for entry in history.entries:
+            if entry.fence != history.state.fence:
+                continue
+            match entry.event():
+                case ev.ArtifactUploaded(artifact=one) | ev.ThumbnailReady(artifact=one):
+                    stored[one.id] = one
+                case ev.JobCompleted(artifacts=all_of_them):
+                    stored = {one.id: one for one in all_of_them}
+        wanted = request.query.get("variant")
+        place = self._context.place(shown.meta)
+        views = [artifact_view(one, place.public_url) for one in stored.values() if wanted in (None, one.variant)]
+        return json_answer({"data": views, "hasMore": False, "nextCursor": None})
+
+    async def events(self, request: web.Request, caller: Caller) -> web.Response:
+        """List the job's events in order."""
+        check_query(request, frozenset({"limit", "cursor"}))
+        shown = await self._reader.need(caller, request.match_info["id"])
+        limit = read_limit(request, MAX_EVENTS_PAGE)
+        after = self._events_after(request, caller)
+        history = await self._reader.history(shown, MOST_EVENTS, with_body=False)
+        if not history.complete:
+            raise Problem("data_erased", "The first events of this job are no longer in the log")
+        views: list[object] = []
+        place = self._context.place(shown.meta)
+        state = JobState(shown.state.id)
+        for entry in history.entries[: after + limit]:
+            before, state = state, evolve(state, entry)
+            if entry.sequence > after:
+                views.append(event_view(entry, before, state, place))
+        has_more = len(history.entries) > after + limit
+        question = self._question(request, caller)
+        cursor = seal(self._context.secret("cursors"), question, str(after + limit)) if has_more else None
+        return page_answer(request, views, cursor)
+
+    async def cancel(self, request: web.Request, caller: Caller) -> web.Response:
+        """Cancel: 200 when it is cancelled, 202 while a running job stops, 409 when it ended otherwise."""
+        check_query(request, _NOTHING)
+        shown = await self._reader.need(caller, request.match_info["id"])
+        for _ in range(CANCEL_TRIES):
+            status = shown.state.status
+            if status is JobStatus.CANCELLED:
+                return json_answer(await self._reader.view(shown))
+            if status in TERMINAL:
+                raise Problem("already_terminal", f"The job is {status}")
+            if status is JobStatus.IN_PROGRESS and shown.state.cancel_requested_ms is not None:
+                return json_answer(await self._reader.view(shown), 202)
+            write = await self._cancellation(shown, caller)
+            reply = await self._context.within(
+                self._context.store.jobs.append(shown.meta.name, write, self._mint.token())
+            )
+            if reply.word is Word.GONE:
+                raise job_not_found()
+            # Applied or overtaken by another event: look again, decide again.
+            shown = await self._reader.need(caller, shown.state.id)
+        raise StoreUnavailable(f"{shown.state.id} changes too fast to be cancelled")
+
+    async def _cancellation(self, shown: Shown, caller: Caller) -> Write:
+        """Decide what cancels the job in the state it was seen in; the write holds only in that state."""
+        state = shown.state
+        by = f"key/{caller.key_id}"
+        hooked = await self._subscribed(shown)
+        guard = JobGuard(sequence=state.sequence)
+        if state.status is JobStatus.IN_PROGRESS:
+            order = WorkEntry(state.worker_id or "", "cancel", {"jobId": state.id, "fence": state.fence})
+            events = (ev.JobCancelRequested(by=by),)
+            return Write(state.id, events, fence=state.fence, hooked=hooked, guard=guard, work=(order,))
+        offers = state.offers.items()
+        return Write(
+            state.id,
+            (ev.JobCancelled(how="queued", by=by),),
+            fence=state.fence,
+            hooked=hooked,
+            guard=guard,
+            closes_for=state.tenant_id,
+            worker_fields=[WorkerFields(worker_id, {f"d{slot}": ""}) for _, (worker_id, slot) in offers],
+            work=[
+                WorkEntry(worker_id, "withdraw", {"offerId": offer_id, "jobId": state.id})
+                for offer_id, (worker_id, _) in offers
+            ],
+        )
+
+    async def _subscribed(self, shown: Shown) -> frozenset[str]:
+        if shown.state.hooked is None:
+            return _NOTHING
+        history = await self._reader.history(shown, 0)
+        return frozenset(read_lines(history.body).spec.get("webhookEvents") or ())
+
+    def _events_after(self, request: web.Request, caller: Caller) -> int:
+        cursor = request.query.get("cursor")
+        if cursor is None:
+            return 0
+        try:
+            return int(unseal(self._context.secret("cursors"), self._question(request, caller), cursor))
+        except BadCursor:
+            raise Problem("bad_cursor") from None
+
+    def _question(self, request: web.Request, caller: Caller) -> str:
+        return f"{caller.tenant_id}\n{request.path}"

@@ -1,0 +1,103 @@
+"""Reading one job for a caller. A job of somebody else is answered exactly as one that never was.
+
+Promises: until the tenant is known to match, the same one call is made for every id, so neither the answer nor its
+time tells whether a foreign id exists.
+"""
+
+from dataclasses import dataclass
+
+from contracts.errors import HeadraceError
+from contracts.job import JobState, fold
+from contracts.store.jobs import History
+from contracts.store.store import PoolMeta
+from services.ingest.context import Context
+from services.ingest.edge.problems import Problem
+from services.ingest.tenancy import Caller
+from services.ingest.views.body_lines import BodyLines, JsonObject, read_lines
+from services.ingest.views.jobs import SHOWN_EVENTS, Ending, ending_of, job_view
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A job that this caller may see."""
+
+    meta: PoolMeta
+    state: JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """A job with its body and the facts of its last events."""
+
+    meta: PoolMeta
+    state: JobState
+    lines: BodyLines
+    ending: Ending
+
+
+class JobReader:
+    """Reads through the store's one call for it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def find(self, caller: Caller, job_id: str) -> Shown | None:
+        """Return the caller's job, None when there is none."""
+        meta = self._context.pool_of(job_id)
+        if meta is None:
+            return None
+        history = await self._context.within(self._context.store.jobs.history(meta.name, job_id, limit=0))
+        if history is None or history.state.tenant_id != caller.tenant_id:
+            return None
+        return Shown(meta, history.state)
+
+    async def need(self, caller: Caller, job_id: str) -> Shown:
+        """Return the caller's job. Raises Problem `job_not_found`."""
+        shown = await self.find(caller, job_id)
+        if shown is None:
+            raise job_not_found()
+        return shown
+
+    async def history(self, shown: Shown, limit: int, *, after: int = 0, with_body: bool = True) -> History:
+        """Read a job's newest events and its body. Raises Problem `job_not_found` when it was forgotten meanwhile."""
+        call = self._context.store.jobs.history(
+            shown.meta.name, shown.state.id, after=after, limit=limit, with_body=with_body
+        )
+        history = await self._context.within(call)
+        if history is None:
+            raise job_not_found()
+        return history
+
+    async def details(self, shown: Shown) -> Details:
+        """Read what the job's representation needs."""
+        history = await self.history(shown, SHOWN_EVENTS)
+        return Details(shown.meta, history.state, read_lines(history.body), ending_of(history.entries))
+
+    async def details_at(self, shown: Shown, sequence: int, most_events: int) -> Details:
+        """Read the job as it was after event `sequence`."""
+        history = await self.history(shown, most_events)
+        if not history.complete:
+            raise Problem("data_erased", "The first events of this job are no longer in the log")
+        entries = history.entries[:sequence]
+        state = fold(shown.state.id, entries)
+        return Details(shown.meta, state, read_lines(history.body), ending_of(entries[-SHOWN_EVENTS:]))
+
+    async def view(self, shown: Shown) -> JsonObject:
+        """Return the job's representation as it is now."""
+        return self.show(await self.details(shown))
+
+    def show(self, details: Details) -> JsonObject:
+        """Return the representation of details that were read."""
+        return job_view(details.state, details.lines, details.ending, self._context.place(details.meta))
+
+    async def remember(self, caller: Caller, key_hash: str, job_id: str, status: str) -> None:
+        """Keep the status last seen with the claim: it is all that is known once the job is forgotten."""
+        try:
+            await self._context.within(self._context.store.claims.done(caller.tenant_id, key_hash, job_id, status))
+        except HeadraceError:
+            return  # the claim keeps an older status, which was true when it was seen
+
+
+def job_not_found() -> Problem:
+    """Return the one answer for every job the caller cannot see."""
+    return Problem("job_not_found", "There is no such job, or it is not yours, or its retention is over")

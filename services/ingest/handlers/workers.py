@@ -1,0 +1,83 @@
+"""`GET /admin/v1/workers[/{id}]`: who works, on which devices, on what."""
+
+import asyncio
+from collections.abc import Mapping
+
+import orjson
+from aiohttp import web
+
+from services.ingest.context import Context
+from services.ingest.edge.problems import Problem
+from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.tenancy import Caller
+from services.ingest.views.body_lines import JsonObject
+from services.ingest.views.times import instant
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+class WorkerHandlers:
+    """Reads the workers' hashes; a worker that is lost or gone has none."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def list_workers(self, request: web.Request, caller: Caller) -> web.Response:
+        """List all workers of all pools."""
+        check_query(request, _NOTHING)
+        return json_answer({"data": await self._views(), "hasMore": False, "nextCursor": None})
+
+    async def get_worker(self, request: web.Request, caller: Caller) -> web.Response:
+        """Show one worker."""
+        check_query(request, _NOTHING)
+        wanted = request.match_info["worker"]
+        view = next((view for view in await self._views() if view["id"] == wanted), None)
+        if view is None:
+            raise Problem("worker_not_found")
+        return json_answer(view)
+
+    async def _views(self) -> list[JsonObject]:
+        found = []
+        for pool in self._context.pools:
+            workers = await self._context.within(self._context.store.workers(pool))
+            found += [self._view(pool, worker_id, fields) for worker_id, fields in sorted(workers.items())]
+        return list(await asyncio.gather(*found))
+
+    async def _view(self, pool: str, worker_id: str, fields: Mapping[str, str]) -> JsonObject:
+        held = [{"jobId": job_id, "fence": fence} for job_id, fence in _list(fields.get("held"))]
+        by_slot = await self._by_slot(pool, held)
+        devices = _list(fields.get("devices"))
+        for device in devices:
+            for slot in device.get("slots", ()) if isinstance(device, dict) else ():
+                slot |= by_slot.get(slot.get("index"), {"jobId": None, "fence": None})
+        seen_ms = fields.get("seen")
+        return {
+            "id": worker_id,
+            "object": "worker",
+            "pool": pool,
+            "host": fields.get("host"),
+            "pid": int(fields["pid"]) if fields.get("pid", "").isdigit() else None,
+            "state": fields.get("state"),
+            "lastBeatAt": instant(int(seen_ms)) if seen_ms else None,
+            "beats": int(fields.get("b", 0)),
+            "version": fields.get("version"),
+            "held": held,
+            "devices": devices,
+        }
+
+    async def _by_slot(self, pool: str, held: list[JsonObject]) -> dict[int | None, JsonObject]:
+        """Say which slot each attempt runs in; the job knows, the heartbeat does not."""
+        jobs = self._context.store.jobs
+        reads = [self._context.within(jobs.history(pool, str(each["jobId"]), limit=0)) for each in held]
+        histories = await asyncio.gather(*reads)
+        return {
+            history.state.slot: attempt for history, attempt in zip(histories, held, strict=True) if history is not None
+        }
+
+
+def _list(text: str | None) -> list[JsonObject]:
+    try:
+        value = orjson.loads(text or "[]")
+    except orjson.JSONDecodeError:
+        return []
+    return value if isinstance(value, list) else []

@@ -1,0 +1,26 @@
+"""Ids and chance of one process; the pure code gets both as arguments."""
+
+import random
+from collections.abc import Callable
+
+from contracts.ids import JobId, mint_job_id, mint_token
+
+
+class Mint:
+    """Makes new names. Chance comes from the system: an id must not be guessed from another."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._bits = random.SystemRandom().getrandbits
+
+    def job_id(self, pool_code: str) -> JobId:
+        """Return the id of a new job."""
+        return mint_job_id(self._now_ms(), self._bits(80), pool_code)
+
+    def token(self) -> str:
+        """Return a short unguessable text."""
+        return mint_token(self._bits(80))
+
+    def seed_bits(self) -> int:
+        """Return chance for a drawn seed."""
+        return self._bits(64)

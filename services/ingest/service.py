@@ -1,0 +1,147 @@
+"""One ingest process: composes context, handlers and server, and stops them in order.
+
+Promises: it serves from its first moment (`/readyz` says since when it is useful), and at the stop signal it takes no
+new connections, answers what it has accepted, and closes the store last.
+"""
+
+import asyncio
+import os
+import secrets
+import time
+from importlib import metadata
+
+import structlog
+from aiohttp import web
+
+from contracts.models import load
+from contracts.settings import Settings
+from contracts.store import Store
+from contracts.store.vitals import Vitals, read_vitals
+from contracts.telemetry import Logger
+from services.ingest.app import make_app, warn_of_slow_parser
+from services.ingest.authenticate import Authenticator
+from services.ingest.context import Context
+from services.ingest.edge.body import BodyLimits
+from services.ingest.edge.middleware import EdgeState
+from services.ingest.edge.server import ConnectionLimits, GuardedRunner
+from services.ingest.handlers.admin import AdminHandlers
+from services.ingest.handlers.artifacts import ArtifactHandler
+from services.ingest.handlers.info import InfoHandlers
+from services.ingest.handlers.job_list import JobListHandler
+from services.ingest.handlers.jobs import JobHandlers
+from services.ingest.handlers.read import JobReader
+from services.ingest.handlers.submit import SubmitHandler
+from services.ingest.handlers.workers import WorkerHandlers
+from services.ingest.metrics import IngestMetrics
+from services.ingest.readiness import Readiness
+from services.ingest.routes import Route
+from services.ingest.table import admin_routes, artifact_routes, info_routes, job_routes
+from services.ingest.views.openapi import openapi
+from services.ingest.watch import JobWatch
+
+log: Logger = structlog.get_logger(service="ingest")
+
+DRAIN_S = 10.0
+BACKLOG = 1_024
+
+
+def wall_ms() -> int:
+    """Return this host's wall time."""
+    return time.time_ns() // 1_000_000
+
+
+class IngestService:
+    """Build with settings, `start`, then `stop`."""
+
+    def __init__(self, settings: Settings) -> None:
+        # One try each: a caller waits two seconds at most, and knows how to repeat.
+        store = Store(settings.redis.url, retries=0)
+        readiness = Readiness(
+            clock=time.monotonic,
+            wall_ms=wall_ms,
+            memory_ratio_limit=settings.admission.memory_ratio,
+            log_bytes_limit=settings.log.max_bytes,
+        )
+        body = BodyLimits(settings.ingest.body_bytes, max_s=settings.ingest.body_timeout_s)
+        self.context = Context(
+            settings=settings,
+            store=store,
+            models=load(settings.pipelines),
+            metrics=IngestMetrics(),
+            readiness=readiness,
+            now_ms=wall_ms,
+            body_limits=body,
+        )
+        self._edge = EdgeState(secrets.token_hex(4), self.context.metrics)
+        self._watch = JobWatch(store)
+        self._stop = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._runner: GuardedRunner | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        """Listen, and open the store in the background."""
+        settings = self.context.settings.ingest
+        warn_of_slow_parser()
+        limits = ConnectionLimits(max_connections=settings.connections)
+        runner = self._runner = GuardedRunner(self.make_app(), limits, self._edge.mint_request_id)
+        await runner.setup()
+        await web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG, reuse_address=True).start()
+        self.port = int(runner.addresses[0][1])
+        self._tasks = [
+            asyncio.create_task(self._open_and_follow()),
+            asyncio.create_task(self.context.readiness.watch(self._probe, self._stop)),
+        ]
+        log.info("ingest_started", host=settings.host, port=self.port, pid=os.getpid())
+
+    async def stop(self) -> None:
+        """Answer what was accepted, then end."""
+        self._edge.is_draining = True
+        await self._watch.aclose()
+        if self._runner is not None:
+            await self._runner.drain(DRAIN_S)
+            await self._runner.cleanup()
+        self._stop.set()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.context.store.aclose()
+        log.info("ingest_stopped")
+
+    def make_app(self) -> web.Application:
+        """Build the web application with all its routes."""
+        context = self.context
+        admin_key = context.settings.admin.key
+        authenticate = Authenticator(
+            lambda: context.store.directory.configuration, admin_key.get_secret_value() if admin_key else None
+        )
+        reader = JobReader(context)
+        info = InfoHandlers(context)
+        routes: tuple[Route, ...] = (
+            *job_routes(
+                SubmitHandler(context, reader, self._watch),
+                JobListHandler(context, reader),
+                JobHandlers(context, reader),
+            ),
+            *artifact_routes(ArtifactHandler(context, authenticate)),
+            *admin_routes(AdminHandlers(context), WorkerHandlers(context)),
+            *info_routes(info),
+        )
+        info.publish(openapi(routes, _version()))
+        return make_app(routes, self._edge, authenticate, context.settings.ingest.body_bytes)
+
+    async def _open_and_follow(self) -> None:
+        await self.context.open(self._stop)
+        await self.context.store.directory.follow(self._stop)
+
+    async def _probe(self) -> Vitals:
+        context = self.context
+        context.metrics.connections.set(self._runner.open_count if self._runner else 0)
+        return await read_vitals(context.store.client, tuple(context.pools))
+
+
+def _version() -> str:
+    try:
+        return metadata.version("headrace")
+    except metadata.PackageNotFoundError:
+        return "0"

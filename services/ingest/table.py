@@ -1,0 +1,149 @@
+"""The route table: everything this service serves, one row each. Router, scope checks and OpenAPI are made of it."""
+
+from contracts.api import GenerationJobData, KeyCreate, TenantCreate, TenantPatch
+from services.ingest.handlers.admin import AdminHandlers
+from services.ingest.handlers.artifacts import ArtifactHandler
+from services.ingest.handlers.info import InfoHandlers
+from services.ingest.handlers.job_list import JobListHandler
+from services.ingest.handlers.jobs import JobHandlers
+from services.ingest.handlers.submit import SubmitHandler
+from services.ingest.handlers.workers import WorkerHandlers
+from services.ingest.routes import Parameter, Route
+from services.ingest.views import schemas
+
+_LIMIT = Parameter("limit", "Most items of one page.", kind="integer")
+_CURSOR = Parameter("cursor", "`nextCursor` of the page before, with the same filters.")
+_PAGED = (_LIMIT, _CURSOR)
+_IF_NONE_MATCH = Parameter("If-None-Match", "The ETag that is known already.", "header")
+_JOB_FILTERS = (
+    Parameter("status", "Repeatable.", repeats=True),
+    Parameter("model", "`name` or `name@version`."),
+    Parameter("userId", "Exactly this user."),
+    Parameter("priority", "low, normal, high or urgent."),
+    Parameter("pool", "Only this pool."),
+    Parameter("createdAfter", "RFC 3339, included."),
+    Parameter("createdBefore", "RFC 3339, not included."),
+    Parameter("deadLettered", "true or false.", kind="boolean"),
+    Parameter("q", "Beginning of the id."),
+    Parameter("metadata.<key>", "Exactly this value."),
+)
+_ADMISSION = (
+    "missing_idempotency_key", "idempotency_mismatch", "webhook_url_not_allowed", "quota_exceeded", "queue_full",
+    "log_backlog", "storage_full", "tenant_suspended",
+)  # fmt: skip
+_ONE_JOB = ("job_not_found", "bad_parameter")
+_TENANT = "/admin/v1/tenants/{tenant}"
+
+
+def job_routes(submit: SubmitHandler, lists: JobListHandler, jobs: JobHandlers) -> tuple[Route, ...]:
+    """Return the routes of jobs."""
+    one = "/v1/jobs/{id}"
+    return (
+        Route(
+            "POST", "/v1/jobs", submit.submit, "Submit a job.", "jobs:write",
+            body=GenerationJobData, reply=schemas.Job, problems=_ADMISSION,
+            replies=(
+                (201, "The job is durable."),
+                (200, "A repeat of an Idempotency-Key, or the job has ended while the caller waited."),
+                (202, "The job has not ended while the caller waited."),
+            ),
+            parameters=(
+                Parameter("Idempotency-Key", "Repeating a request with it never makes a second job.", "header"),
+                Parameter("Prefer", "`wait=N`: answer when the job has ended, at latest after N seconds.", "header"),
+                Parameter("traceparent", "Kept with the job (W3C Trace Context).", "header"),
+            ),
+        ),
+        Route(
+            "GET", "/v1/jobs", lists.list_jobs, "List jobs, newest first.", "jobs:read",
+            reply=schemas.JobPage, problems=("bad_parameter", "bad_cursor"), parameters=(*_JOB_FILTERS, *_PAGED),
+        ),
+        Route(
+            "GET", one, jobs.get, "Show a job, now or after one of its events.", "jobs:read",
+            reply=schemas.Job, problems=(*_ONE_JOB, "data_erased"),
+            replies=((200, "The job."), (304, "It has not changed.")),
+            parameters=(Parameter("sequence", "Show it as it was after this event.", kind="integer"), _IF_NONE_MATCH),
+        ),
+        Route(
+            "POST", one + "/cancel", jobs.cancel, "Cancel a job; repeating it is harmless.", "jobs:write",
+            reply=schemas.Job, problems=(*_ONE_JOB, "already_terminal"),
+            replies=((200, "It is cancelled."), (202, "It is running and was asked to stop.")),
+        ),
+        Route(
+            "GET", one + "/events", jobs.events, "List a job's events in order.", "events:read",
+            reply=schemas.EventPage, problems=(*_ONE_JOB, "bad_cursor", "data_erased"), parameters=_PAGED,
+        ),
+        Route(
+            "GET", one + "/result", jobs.result, "Show a job's result.", "jobs:read",
+            reply=schemas.JobResult, problems=(*_ONE_JOB, "job_failed", "data_erased"),
+            replies=((200, "The result."), (202, "There is none yet.")),
+        ),
+        Route(
+            "GET", one + "/artifacts", jobs.artifacts, "List a job's stored files.", "jobs:read",
+            reply=schemas.ArtifactPage, problems=_ONE_JOB,
+            parameters=(Parameter("variant", "original, thumbnail or spritesheet."),),
+        ),
+    )  # fmt: skip
+
+
+def artifact_routes(artifacts: ArtifactHandler) -> tuple[Route, ...]:
+    """Return the routes of files; the handler checks key or signature itself."""
+    return (
+        Route(
+            "GET", "/v1/artifacts/{id}/content", artifacts.content, "Fetch a stored file, whole or in part.",
+            media_type="application/octet-stream",
+            replies=((200, "The content."), (206, "The part asked for."), (304, "It has not changed.")),
+            problems=(
+                "unauthenticated", "missing_scope", "bad_signature", "artifact_not_found", "data_erased",
+                "range_not_satisfiable",
+            ),
+            parameters=(
+                Parameter("expires", "Of a signed link."), Parameter("sig", "Of a signed link."),
+                Parameter("Range", "One range of bytes.", "header"), _IF_NONE_MATCH,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def admin_routes(admin: AdminHandlers, workers: WorkerHandlers) -> tuple[Route, ...]:
+    """Return the operator's routes."""
+    made = ((201, "Created; its secret is in this answer only."),)
+    return (
+        Route("POST", "/admin/v1/tenants", admin.create_tenant, "Create a tenant.", "admin",
+              body=TenantCreate, replies=made, reply=schemas.Tenant, problems=("already_exists", "version_mismatch")),
+        Route("GET", "/admin/v1/tenants", admin.list_tenants, "List tenants.", "admin",
+              reply=schemas.TenantPage, problems=("bad_cursor", "bad_parameter"), parameters=_PAGED),
+        Route("GET", _TENANT, admin.get_tenant, "Show a tenant.", "admin",
+              reply=schemas.Tenant, problems=("tenant_not_found", "bad_parameter")),
+        Route("PATCH", _TENANT, admin.patch_tenant, "Change a tenant.", "admin",
+              body=TenantPatch, reply=schemas.Tenant, problems=("tenant_not_found", "version_mismatch")),
+        Route("POST", _TENANT + "/keys", admin.create_key, "Create a key.", "admin",
+              body=KeyCreate, replies=made, reply=schemas.Key, problems=("tenant_not_found", "version_mismatch")),
+        Route("GET", _TENANT + "/keys", admin.list_keys, "List a tenant's keys.", "admin",
+              reply=schemas.KeyPage, problems=("tenant_not_found", "bad_cursor", "bad_parameter"), parameters=_PAGED),
+        Route("GET", _TENANT + "/keys/{key}", admin.get_key, "Show a key.", "admin",
+              reply=schemas.Key, problems=("key_not_found", "bad_parameter")),
+        Route("DELETE", _TENANT + "/keys/{key}", admin.revoke_key, "Revoke a key.", "admin",
+              replies=((204, "It does not work any more."),), problems=("key_not_found", "version_mismatch"),
+              parameters=(Parameter("reason", "Why; kept in the log."),)),
+        Route("GET", "/admin/v1/workers", workers.list_workers, "List workers.", "admin",
+              reply=schemas.WorkerPage, problems=("bad_parameter",)),
+        Route("GET", "/admin/v1/workers/{worker}", workers.get_worker, "Show a worker.", "admin",
+              reply=schemas.Worker, problems=("worker_not_found", "bad_parameter")),
+    )  # fmt: skip
+
+
+def info_routes(info: InfoHandlers) -> tuple[Route, ...]:
+    """Return the routes about the service itself."""
+    return (
+        Route("GET", "/v1/models", info.list_models, "List models.", "models:read",
+              reply=schemas.ModelPage, problems=("bad_parameter",)),
+        Route("GET", "/v1/models/{name}", info.get_model, "Show a model.", "models:read",
+              reply=schemas.Model, problems=("model_not_found", "bad_parameter")),
+        Route("GET", "/v1/limits", info.limits, "Show my limits and their use.", "jobs:read",
+              reply=schemas.Limits, problems=("tenant_not_found", "bad_parameter")),
+        Route("GET", "/healthz", info.healthz, "Whether the process lives.", reply=schemas.Health),
+        Route("GET", "/readyz", info.readyz, "Whether the log can be written.", reply=schemas.ReadyVerdict,
+              replies=((200, "Ready."), (503, "Not ready, with the reason."))),
+        Route("GET", "/metrics", info.metrics, "Metrics of this process.", media_type="text/plain"),
+        Route("GET", "/openapi.json", info.openapi_document, "This document."),
+    )  # fmt: skip

@@ -1,0 +1,158 @@
+"""The job as the API shows it: folded state, the caller's own words from the body, facts of its last events.
+
+Promises: a job shown live and the same job shown at `?sequence=n` differ in URLs and expiry only, because both are
+made by this function from a fold. Nothing lossy (raw progress, previews) is mixed in.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from contracts import events as ev
+from contracts.job import TERMINAL, JobState, JobStatus
+from contracts.positions import Position
+from contracts.wire import Entry
+from services.ingest.views.body_lines import BodyLines, JsonObject
+from services.ingest.views.times import instant
+
+SHOWN_EVENTS = 12  # of the newest events, to find how an attempt or the job ended
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job lives and how links to it begin."""
+
+    pool: str
+    code: str
+    epoch: int
+    public_url: str = ""
+    completed_keep_s: float = 0.0
+    failed_keep_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What only the events say: artifacts and timings of a completed job, facts of the last error."""
+
+    artifacts: tuple[ev.ArtifactRef, ...] = ()
+    timings: ev.Timings = ev.Timings()
+    error: ev.ErrorFacts | None = None
+
+
+def ending_of(entries: Iterable[Entry]) -> Ending:
+    """Find how things ended in events given oldest first; the newest wins."""
+    ending = Ending()
+    for entry in entries:
+        if entry.type not in ("job.completed", "job.failed", "job.attempt_failed"):
+            continue
+        match entry.event():
+            case ev.JobCompleted(artifacts=artifacts, timings=timings):
+                ending = Ending(artifacts, timings)
+            case ev.JobFailed(error=error) | ev.JobAttemptFailed(error=error):
+                ending = Ending(error=error)
+    return ending
+
+
+def job_view(state: JobState, lines: BodyLines, ending: Ending, place: Place) -> JsonObject:
+    """Return the job as JSON."""
+    is_completed = state.status is JobStatus.COMPLETED
+    artifacts = [artifact_view(each, place.public_url) for each in ending.artifacts] if is_completed else []
+    timings = ending.timings if is_completed else ev.Timings()
+    spec = lines.spec
+    link = f"/v1/jobs/{state.id}"
+    return {
+        "id": state.id,
+        "object": "job",
+        "status": state.status,
+        "phase": state.phase,
+        "progress": state.progress,
+        "step": state.step,
+        "totalSteps": state.total_steps,
+        "userId": spec.get("userId"),
+        "tenantId": state.tenant_id,
+        "model": state.model,
+        "prompt": spec.get("prompt"),
+        "input": spec.get("input", {}),
+        "priority": state.priority,
+        "queue": {"pool": place.pool, "position": None, "etaSeconds": None, "etaBasis": None},
+        "assignment": _assignment(state),
+        "attempt": state.attempt,
+        "maxAttempts": state.max_attempts,
+        "cancelRequestedAt": instant(state.cancel_requested_ms),
+        "deadLettered": bool(state.dead_lettered),
+        "resultUrl": _result_url(artifacts),
+        "artifacts": artifacts,
+        "error": _error(state, lines, ending),
+        "timings": {
+            "queuedMs": timings.queued_ms,
+            "modelLoadMs": timings.model_load_ms,
+            "runMs": timings.run_ms,
+            "uploadMs": timings.upload_ms,
+            "gpuSeconds": timings.gpu_seconds,
+        },
+        "metadata": spec.get("metadata", {}),
+        "sequence": state.sequence,
+        "position": str(Position(place.code, place.epoch, state.position)),
+        "createdAt": instant(state.created_ms),
+        "scheduledFor": instant(state.not_before_ms) if state.status is JobStatus.SCHEDULED else None,
+        "startedAt": instant(state.started_ms),
+        "completedAt": instant(state.done_ms),
+        "expiresAt": _expires_at(state, place),
+        "urls": {
+            "self": link,
+            "cancel": link + "/cancel",
+            "result": link + "/result",
+            "events": link + "/events",
+            "artifacts": link + "/artifacts",
+        },
+    }
+
+
+def artifact_view(artifact: ev.ArtifactRef, public_url: str) -> JsonObject:
+    """Return one stored file as JSON."""
+    return {
+        "id": artifact.id,
+        "kind": artifact.kind,
+        "variant": artifact.variant,
+        "mime": artifact.mime,
+        "width": artifact.width,
+        "height": artifact.height,
+        "bytes": artifact.bytes,
+        "sha256": artifact.sha256,
+        "url": public_url + artifact.path,
+        "expiresAt": instant(artifact.expires_at_ms),
+    }
+
+
+def _result_url(artifacts: list[JsonObject]) -> str | None:
+    return next((str(each["url"]) for each in artifacts if each["variant"] == "original"), None)
+
+
+def _assignment(state: JobState) -> JsonObject | None:
+    if state.worker_id is not None:
+        return {"workerId": state.worker_id, "slot": state.slot}
+    worker_id, slot = next(iter(state.offers.values()), (None, None))
+    return None if worker_id is None else {"workerId": worker_id, "slot": slot}
+
+
+def _error(state: JobState, lines: BodyLines, ending: Ending) -> JsonObject | None:
+    if state.error_code is None:
+        return None
+    text = lines.errors.get(state.attempt, {})
+    facts = ending.error or ev.ErrorFacts(code=state.error_code)
+    return {
+        "code": state.error_code,
+        "message": text.get("message"),
+        "retryable": facts.retryable,
+        "attempt": state.attempt,
+        "phase": facts.phase,
+        "exitCode": facts.exit_code,
+        "signal": facts.signal,
+    }
+
+
+def _expires_at(state: JobState, place: Place) -> str | None:
+    if state.status not in TERMINAL or state.done_ms is None:
+        return None
+    is_completed = state.status is JobStatus.COMPLETED
+    keep_s = place.completed_keep_s if is_completed else place.failed_keep_s
+    return instant(state.done_ms + int(keep_s * 1000))

@@ -1,0 +1,15 @@
+"""Times at the HTTP edge: RFC 3339 in UTC with milliseconds. Inside, a time is an integer of milliseconds."""
+
+from datetime import UTC, datetime
+
+
+def instant(real_ms: int | None) -> str | None:
+    """Write a wall time; None stays None.
+
+    >>> instant(1764457200123)
+    '2025-11-29T23:00:00.123Z'
+    """
+    if real_ms is None:
+        return None
+    seconds, ms = divmod(real_ms, 1000)
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms:03d}Z"
