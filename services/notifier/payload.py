@@ -16,6 +16,7 @@ from typing import get_args
 import orjson
 
 from contracts.api import JobStatus, WebhookPayload
+from contracts.signed_url import sign_path
 
 BODY_BYTES_MAX = 20_000
 STATUSES: frozenset[str] = frozenset(get_args(JobStatus))
@@ -33,26 +34,42 @@ class Notice:
     sequence: int
     position: str
     tenant_id: str
-    result_path: str | None = None
+    result_url: str | None = None
     data: Mapping[str, object] = field(default_factory=dict)
 
 
-def render(notice: Notice, public_url: str) -> bytes:
-    """Return the body; the result's path becomes a URL below `public_url`."""
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Where stored paths are served. A link to what expires opens without a key until then.
+
+    So a handler that knows nothing but `resultUrl` can show the picture, also when the webhook came two days late.
+    """
+
+    public_url: str
+    secret: bytes
+
+    def to(self, path: str, expires_at_ms: object) -> str:
+        """Return the link to a path; without an expiry it opens with a key only."""
+        signed = sign_path(self.secret, path, expires_at_ms // 1000) if isinstance(expires_at_ms, int) else path
+        return self.public_url.rstrip("/") + signed
+
+
+def render(notice: Notice) -> bytes:
+    """Return the body as it is to be signed and sent."""
     data = dict(notice.data)
-    body = _encode(notice, data, public_url)
+    body = _encode(notice, data)
     if len(body) <= BODY_BYTES_MAX:
         return body
-    body = _encode(notice, _cut(data, len(body) - BODY_BYTES_MAX), public_url)
-    return body if len(body) <= BODY_BYTES_MAX else _encode(notice, {"truncated": True}, public_url)
+    body = _encode(notice, _cut(data, len(body) - BODY_BYTES_MAX))
+    return body if len(body) <= BODY_BYTES_MAX else _encode(notice, {"truncated": True})
 
 
-def public_facts(facts: Mapping[str, object], public_url: str) -> dict[str, object]:
+def public_facts(facts: Mapping[str, object], links: Links) -> dict[str, object]:
     """Turn what an event stores into what people read: `path` into the `url` it is served at, `xAtMs` into `xAt`.
 
     Only the event's own members and those of its artifacts: what authors and callers wrote stays as it is.
     """
-    return dict(_public_member(key, value, public_url) for key, value in facts.items())
+    return dict(_public_member(key, value, facts, links) for key, value in facts.items())
 
 
 def rfc3339(at_ms: int) -> str:
@@ -65,14 +82,14 @@ def rfc3339(at_ms: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
 
 
-def _encode(notice: Notice, data: dict[str, object], public_url: str) -> bytes:
+def _encode(notice: Notice, data: dict[str, object]) -> bytes:
     payload = WebhookPayload(
         type=notice.event_type,
         timestamp=rfc3339(notice.event_at_ms),
         job_id=notice.job_id,
         status=notice.status,
         progress=notice.progress,
-        result_url=None if notice.result_path is None else _join(public_url, notice.result_path),
+        result_url=notice.result_url,
         sequence=notice.sequence,
         position=notice.position,
         tenant_id=notice.tenant_id,
@@ -101,17 +118,13 @@ def _note_bytes(omitted: list[str]) -> int:
     return len(orjson.dumps({"truncated": True, "omitted": omitted}))
 
 
-def _public_member(key: str, value: object, public_url: str) -> tuple[str, object]:
+def _public_member(key: str, value: object, facts: Mapping[str, object], links: Links) -> tuple[str, object]:
     if key == "path" and isinstance(value, str):
-        return "url", _join(public_url, value)
+        return "url", links.to(value, facts.get("expiresAtMs"))
     if key.endswith("AtMs") and isinstance(value, int):
         return key.removesuffix("Ms"), rfc3339(value)
     if key == "artifact" and isinstance(value, Mapping):
-        return key, public_facts(value, public_url)
+        return key, public_facts(value, links)
     if key == "artifacts" and isinstance(value, list):
-        return key, [public_facts(artifact, public_url) for artifact in value]
+        return key, [public_facts(artifact, links) for artifact in value]
     return key, value
-
-
-def _join(public_url: str, path: str) -> str:
-    return public_url.rstrip("/") + path

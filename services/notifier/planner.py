@@ -21,6 +21,7 @@ from contracts.store.log import Message, Poison, pause
 from contracts.store.store import PoolMeta
 from contracts.telemetry import Logger
 from contracts.wire import Entry
+from services.notifier.payload import Links
 from services.notifier.planning import Planned, Source, plan, read_body
 
 GROUP = keys.GROUP_NOTIFIER
@@ -37,11 +38,11 @@ class Planner:
     """One consumer of one pool's log. `planned` is called whenever new deliveries are due."""
 
     def __init__(
-        self, store: Store, pool: PoolMeta, *, consumer: str, public_url: str, planned: Callable[[], None], log: Logger
+        self, store: Store, pool: PoolMeta, *, consumer: str, links: Links, planned: Callable[[], None], log: Logger
     ) -> None:
         self._store = store
         self._pool = pool.name
-        self._source = Source(pool.code, pool.epoch, public_url)
+        self._source = Source(pool.code, pool.epoch, links)
         self._consumer = consumer
         self._planned = planned
         self._log = log.bind(pool=pool.name)

@@ -20,18 +20,18 @@ from contracts.events import DEFAULT_WEBHOOK_EVENTS
 from contracts.job import JobState
 from contracts.positions import Position, entry_ms
 from contracts.wire import Entry
-from services.notifier.payload import Notice, public_facts, render
+from services.notifier.payload import Links, Notice, public_facts, render
 
 GENERATION = 0  # rises when a settled delivery is sent again on request
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The log an event comes from, and the address its links lead to."""
+    """The log an event comes from, and where its links lead."""
 
     pool_code: str
     epoch: int
-    public_url: str
+    links: Links
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def plan(entry: Entry, state: JobState, body: JobBody, source: Source) -> tuple[
     wanted = targets(entry.type, state.tenant_id, body.spec)
     if not wanted:
         return ()
-    content = render(notice(entry, state, body, source), source.public_url).decode()
+    content = render(notice(entry, state, body, source)).decode()
     return tuple(_planned(target, entry, state, body, content) for target in wanted)
 
 
@@ -137,15 +137,16 @@ def notice(entry: Entry, state: JobState, body: JobBody, source: Source) -> Noti
         sequence=entry.sequence,
         position=str(Position(source.pool_code, source.epoch, entry.position)),
         tenant_id=state.tenant_id,
-        result_path=_result_path(event),
-        data=about | public_facts(facts, source.public_url) | _personal(event, body),
+        result_url=_result_url(event, source.links),
+        data=about | public_facts(facts, source.links) | _personal(event, body),
     )
 
 
-def _result_path(event: ev.Event | None) -> str | None:
-    if not isinstance(event, ev.JobCompleted):
-        return None
-    return next((artifact.path for artifact in event.artifacts if artifact.variant == "original"), None)
+def _result_url(event: ev.Event | None, links: Links) -> str | None:
+    """Return the link to the first original."""
+    artifacts = event.artifacts if isinstance(event, ev.JobCompleted) else ()
+    originals = (artifact for artifact in artifacts if artifact.variant == "original")
+    return next((links.to(artifact.path, artifact.expires_at_ms) for artifact in originals), None)
 
 
 def _personal(event: ev.Event | None, body: JobBody) -> dict[str, object]:

@@ -7,6 +7,7 @@ hands the rest back.
 
 import asyncio
 import random
+import secrets
 from dataclasses import dataclass
 
 from contracts.errors import StoreUnavailable
@@ -14,9 +15,11 @@ from contracts.store import Store
 from contracts.store.log import pause
 from contracts.telemetry import Logger
 from services.notifier.courier import Courier
+from services.notifier.payload import Links
 from services.notifier.planner import Planner
 
 POOLS_EVERY_S = 1.0
+URLS = "urls"  # secret shared with ingest, which checks the links; whoever comes first makes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +66,14 @@ class Notifier:
         for pool in sorted(self._store.directory.configuration.pools.keys() - self._served):
             try:
                 meta = await self._store.open_pool(pool)
+                secret = await self._store.directory.keep_secret(URLS, secrets.token_hex(32))
             except StoreUnavailable:
                 return  # asked again in a moment
             planner = Planner(
                 self._store,
                 meta,
                 consumer=self._identity.consumer,
-                public_url=self._identity.public_url,
+                links=Links(self._identity.public_url, secret.encode()),
                 planned=self._courier.wake,
                 log=self._log,
             )

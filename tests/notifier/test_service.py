@@ -11,6 +11,7 @@ from standardwebhooks import Webhook
 from contracts import events as ev
 from contracts import ids
 from contracts.api import WebhookPayload
+from contracts.signed_url import sign_path
 from contracts.store import Store, keys
 from tests.notifier.hooked import (
     POOL,
@@ -65,7 +66,9 @@ async def test_a_finished_job_is_told_with_signature_result_and_the_state_of_its
     begun, done = by_type["job.started"], by_type["job.completed"]
     assert (begun["status"], begun["progress"], begun["resultUrl"]) == ("in_progress", 0, None)
     assert (done["jobId"], done["status"], done["progress"]) == (job_id, "completed", 100)
-    assert done["resultUrl"] == f"{PUBLIC_URL}/v1/artifacts/{ids.artifact_id(job_id, 1, 0)}/content"
+    path = f"/v1/artifacts/{ids.artifact_id(job_id, 1, 0)}/content"
+    secret = (await store.directory.secret("urls")).encode()
+    assert done["resultUrl"] == PUBLIC_URL + sign_path(secret, path, 1764457209)
     assert done["data"]["artifacts"][0]["url"] == done["resultUrl"]
     assert done["data"]["result"] == {"seed": 7}
     assert (done["data"]["userId"], done["data"]["metadata"], done["data"]["error"]) == ("u_42", {"cart": "9"}, None)

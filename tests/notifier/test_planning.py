@@ -1,0 +1,75 @@
+"""Which deliveries follow from an event."""
+
+import orjson
+import pytest
+
+from contracts import events as ev
+from contracts import ids
+from contracts.errors import Corrupt
+from contracts.events import DEFAULT_WEBHOOK_EVENTS, WEBHOOK_EVENTS
+from contracts.job import JobState, JobStatus
+from contracts.wire import Entry
+from services.notifier.payload import Links
+from services.notifier.planning import (
+    Source,
+    anonymous_endpoint,
+    lane_of,
+    plan,
+    read_body,
+    targets,
+)
+
+JOB = ids.mint_job_id(1_764_457_200_000, 1, "aa")
+SOURCE = Source("aa", 1, Links("https://gen.example", b"secret"))
+STATE = JobState(JOB, 2, status=JobStatus.IN_PROGRESS, tenant_id="t_acme", model="echo@1", attempt=1, progress=25)
+SPEC = {"webhookUrl": "https://app.example/hook", "userId": "u_42"}
+
+
+def entry(event: ev.Event, sequence: int = 2) -> Entry:
+    return Entry("1764457209999-0", event.TYPE, JOB, event.to_json().encode(), sequence=sequence, hooked=True)
+
+
+def body(**spec) -> bytes:
+    return orjson.dumps(SPEC | spec)
+
+
+def test_the_same_event_gives_the_same_delivery_and_the_same_bytes():
+    started = ev.JobStarted(worker_id="wrk_1", offer_id="o", slot=0, device="cpu-0", attempt=1)
+    first = plan(entry(started), STATE, read_body(JOB, body()), SOURCE)
+    assert first == plan(entry(started), STATE, read_body(JOB, body()), SOURCE)
+    [planned] = first
+    assert ids.job_of(planned.id) == JOB
+    assert planned.fields["message"] == ids.event_id(JOB, 2)
+    assert orjson.loads(planned.fields["body"])["progress"] == 25
+
+
+def test_without_a_filter_the_default_events_are_sent_and_with_one_only_those():
+    assert {name for name in WEBHOOK_EVENTS if targets(name, "t_a", SPEC)} == set(DEFAULT_WEBHOOK_EVENTS)
+    chosen = SPEC | {"webhookEvents": ["job.progress"]}
+    assert {name for name in WEBHOOK_EVENTS if targets(name, "t_a", chosen)} == {"job.progress"}
+    assert targets("job.completed", "t_a", {"userId": "u_42"}) == ()
+
+
+def test_an_event_type_of_a_newer_version_is_passed_on_as_it_is():
+    newer = Entry("1764457209999-0", "job.dreamt", JOB, b'{"of":"sheep"}', sequence=2, hooked=True)
+    [planned] = plan(newer, STATE, read_body(JOB, body(webhookEvents=["job.dreamt"])), SOURCE)
+    shown = orjson.loads(planned.fields["body"])
+    assert (shown["type"], shown["status"], shown["data"]["of"]) == ("job.dreamt", "in_progress", "sheep")
+
+
+@pytest.mark.parametrize("broken", [b"", b"{", b"[]", b'{"webhookUrl":1}\nnot json'])
+def test_a_body_that_cannot_be_read_is_corrupt(broken):
+    with pytest.raises(Corrupt):
+        read_body(JOB, broken)
+
+
+def test_all_urls_of_one_origin_share_a_lane_and_tenants_do_not():
+    lane = anonymous_endpoint("t_a", "https://app.example/hook?job=1")
+    assert lane == anonymous_endpoint("t_a", "https://APP.example/other")
+    assert lane != anonymous_endpoint("t_b", "https://app.example/hook?job=1")
+    assert lane != anonymous_endpoint("t_a", "https://app.example:8443/hook")
+    assert lane_of(ids.delivery_id(JOB, 7, lane, 0)) == lane
+
+
+def test_an_odd_delivery_id_is_a_lane_of_its_own():
+    assert lane_of("whatever") == "whatever"
