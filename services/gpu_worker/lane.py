@@ -99,6 +99,15 @@ class Lane:
         starting = [(self._starting.right.job_id, self._starting.right.fence)] if self._starting else []
         return [*self._held, *(key for key in starting if key not in self._held)]
 
+    @property
+    def cancels(self) -> frozenset[tuple[str, int]]:
+        """Cancels that are known and whose attempts have not ended."""
+        return frozenset(self._shop.cancels)
+
+    def is_running(self, job_id: str) -> bool:
+        """Tell whether author code of this job may be running."""
+        return self._current is not None and self._current.right.job_id == job_id
+
     def accepted(self, key: tuple[str, int]) -> bool:
         """Tell whether the store has answered the start of this attempt."""
         return key in self._held

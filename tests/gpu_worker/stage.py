@@ -1,4 +1,4 @@
-"""A pool with a supervisor in it, and a stand-in for ingest and scheduler that admits, offers, withdraws and cancels."""
+"""A pool with a supervisor in it, and a stand-in for ingest and scheduler: admits, offers, withdraws, cancels."""
 
 import asyncio
 import itertools
@@ -15,6 +15,8 @@ import orjson
 from contracts import events as ev
 from contracts import ids
 from contracts.job import JobState
+from contracts.models import ModelRegistry
+from contracts.settings import load_settings
 from contracts.store import Store, Word
 from contracts.store.attempts import Offer
 from contracts.store.jobs import History, Limits
@@ -23,6 +25,7 @@ from contracts.store.log import Poison
 from contracts.store.write import JobGuard, WorkEntry, WorkerFields, WorkerGuard, Write
 from contracts.wire import Entry
 from services.gpu_worker.config import Host, WorkerConfig, worker_config
+from services.gpu_worker.lane import Lane
 from services.gpu_worker.service import Supervisor
 from tests.gpu_worker.rig import MODELS, PATIENCE_S
 
@@ -44,12 +47,18 @@ class Stage:
     async def lead(self) -> None:
         _, _, self._turn = await self.store.leadership.lead(POOL, "token", 600_000)
 
-    async def admit(self, model: str, *, max_attempts: int = 3, timeout_ms: int = 60_000, **inputs: Any) -> str:
+    async def admit(
+        self, model: str, *, max_attempts: int = 3, timeout_ms: int = 60_000, reference: str = "", **inputs: Any
+    ) -> str:
         job_id = ids.mint_job_id(1_764_457_200_000, random.getrandbits(80), "aa")
         spec = MODELS.find(model)
         assert spec is not None
         created = ev.JobCreated(
-            tenant_id=TENANT, model=spec.reference, timeout_ms=timeout_ms, max_attempts=max_attempts, body_bytes=20
+            tenant_id=TENANT,
+            model=reference or spec.reference,
+            timeout_ms=timeout_ms,
+            max_attempts=max_attempts,
+            body_bytes=20,
         )
         body = orjson.dumps({"prompt": inputs.pop("prompt", "a lighthouse"), "input": inputs})
         admitted = await self.store.jobs.admit(POOL, Write(job_id, (created,)), body, TENANT, Limits())
@@ -137,6 +146,13 @@ class Stage:
         body = (await self.history(job_id)).body
         return [orjson.loads(line) for line in body.splitlines()[1:]]
 
+    async def ended(self, job_id: str) -> JobState:
+        """Wait until the run of a job is over."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not (state := await self.state(job_id)).terminal:  # noqa: ASYNC110 - the store tells nobody
+                await asyncio.sleep(0.01)
+        return state
+
     async def saw(self, type_: str, subject: str = "", count: int = 1) -> ev.Event:
         """Wait until the log holds `count` events of a type (about a job or worker) and return the last of them."""
         async with asyncio.timeout(PATIENCE_S):
@@ -151,11 +167,23 @@ class Stage:
                     self._entries.append(entry)
 
 
+class Menu(ModelRegistry):
+    """The samples; a test may change the file of one."""
+
+    def __init__(self) -> None:
+        super().__init__(MODELS.specs, MODELS.resources)
+
+    def replace(self, name: str, entry: Path) -> None:
+        specs = tuple(replace(spec, entry=entry) if spec.name == name else spec for spec in self.specs)
+        super().__init__(specs, self.resources)
+
+
 class Staff:
     """A supervisor that runs in this process."""
 
-    def __init__(self, supervisor: Supervisor, stage: Stage, config: WorkerConfig) -> None:
-        self.supervisor, self.stage, self.config = supervisor, stage, config
+    def __init__(self, store: Store, config: WorkerConfig, stage: Stage) -> None:
+        self.stage, self.config, self.models = stage, config, Menu()
+        self.supervisor = Supervisor(store, config, self.models, os.environ)
         self.stop, self.hurry = asyncio.Event(), asyncio.Event()
         self.task: asyncio.Task[bool] | None = None
 
@@ -166,10 +194,36 @@ class Staff:
         return session.worker_id
 
     @property
-    def child_pid(self) -> int:
+    def lanes(self) -> list[Lane]:
         session = self.supervisor.session
         assert session is not None
-        return session.lanes[0].slot.child_pid or 0
+        return session.lanes
+
+    @property
+    def child_pid(self) -> int:
+        return self.lanes[0].slot.child_pid or 0
+
+    @property
+    def scratch(self) -> Path:
+        return self.config.data_dir / "scratch" / self.lanes[0].slot.device.name
+
+    def serve(self, model: str, author: str) -> None:
+        """Put another file in the place of a model's before it is loaded."""
+        entry = self.config.data_dir / f"{model}.py"
+        entry.write_text(author)
+        self.models.replace(model, entry)
+
+    async def beats(self) -> int:
+        return int((await self.stage.store.workers(POOL))[self.worker_id]["b"])
+
+    async def told_slots(self) -> list[dict[str, Any]]:
+        """Return the slots as the log knows them, once each has a model."""
+        for count in itertools.count(1):
+            changed = await self.stage.saw("worker.changed", count=count)
+            assert isinstance(changed, ev.WorkerChanged)
+            if all(slot.models for slot in changed.slots):
+                return [slot.model_dump(mode="json") for slot in changed.slots]
+        raise AssertionError
 
     async def ends(self) -> bool:
         assert self.task is not None
@@ -177,8 +231,6 @@ class Staff:
 
 
 def config_for(folder: Path, **changes: Any) -> WorkerConfig:
-    from contracts.settings import load_settings
-
     settings = load_settings(
         {
             "HEADRACE_DATA_DIR": str(folder / "data"),
@@ -187,6 +239,7 @@ def config_for(folder: Path, **changes: Any) -> WorkerConfig:
             "HEADRACE_WORKER__CANCEL_GRACE_S": "0.5",
             "HEADRACE_WORKER__TERM_GRACE_S": "0.3",
             "HEADRACE_RETRY__BASE_S": "0.1",
+            "HEADRACE_WORKER__DEVICES": changes.pop("devices", "cpu"),
         }
     )
     host = Host("test", "boot-1", 1 << 30, 2, os.getpid(), folder / "locks")
@@ -194,12 +247,12 @@ def config_for(folder: Path, **changes: Any) -> WorkerConfig:
 
 
 @asynccontextmanager
-async def staff(store: Store, folder: Path, **changes: Any) -> AsyncIterator[Staff]:
+async def staff(store: Store, folder: Path, worker_store: Store | None = None, **changes: Any) -> AsyncIterator[Staff]:
     """Run a supervisor on a store until the block ends; the drain must leave nothing behind."""
     stage = Stage(store)
     await stage.lead()
     config = config_for(folder, **changes)
-    own = Staff(Supervisor(store, config, MODELS, os.environ), stage, config)
+    own = Staff(worker_store or store, config, stage)
     own.task = asyncio.create_task(own.supervisor.run(own.stop, own.hurry))
     try:
         await stage.saw("worker.registered")
