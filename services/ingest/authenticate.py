@@ -12,6 +12,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from contracts.errors import StoreUnavailable
+from contracts.positions import START
 from contracts.tenant import Configuration
 from services.ingest.edge.problems import Problem
 from services.ingest.tenancy import Caller, presented_key
@@ -33,8 +34,8 @@ class Authenticator:
         if self._operator_digest is not None and hmac.compare_digest(self._operator_digest, presented.digest):
             return Caller("", "operator", OPERATOR_SCOPES)
         configuration = self._configuration()
-        if not configuration.keys:
-            raise StoreUnavailable("no keys are known yet")
+        if configuration.position == START:
+            raise StoreUnavailable("no configuration is known yet")
         key = configuration.keys.get(presented.key_id)
         # An unknown id is compared, too, so that it takes as long as a wrong secret.
         is_same = hmac.compare_digest(key.sha256 if key else _NOBODY, presented.digest)

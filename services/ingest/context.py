@@ -5,7 +5,6 @@ first moment, also while the store is still away, and opens it in the background
 """
 
 import asyncio
-import hashlib
 import hmac
 import random
 import secrets
@@ -25,6 +24,7 @@ from contracts.store.store import PoolMeta
 from contracts.telemetry import Logger
 from services.ingest.edge.body import BodyLimits, BodyRoom
 from services.ingest.metrics import IngestMetrics
+from services.ingest.patience import Patience
 from services.ingest.readiness import Readiness
 from services.ingest.views.jobs import Place
 
@@ -47,6 +47,11 @@ class Context:
     room: BodyRoom = field(default_factory=BodyRoom)
     pools: dict[str, PoolMeta] = field(default_factory=dict)
     _root_secret: bytes = b""
+    _patience: Patience = field(init=False)
+    _secrets: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._patience = Patience(self.settings.ingest.store_timeout_s)
 
     async def open(self, stop: asyncio.Event) -> None:
         """Open the store, trying until it answers or `stop` is set."""
@@ -64,6 +69,7 @@ class Context:
     async def _open_once(self) -> None:
         await self.store.directory.open()
         secret = await self.store.directory.keep_secret("urls", secrets.token_hex(32))
+        self._secrets = {"urls": secret.encode()}  # the notifier signs links with it, too
         pools = {name: await self.store.open_pool(name) for name in ("default", *self.models.pools)}
         self._root_secret, self.pools = secret.encode(), pools
 
@@ -71,9 +77,10 @@ class Context:
         """Return the shared secret for one purpose. Raises StoreUnavailable before the store was opened."""
         if not self._root_secret:
             raise StoreUnavailable("not opened yet")
-        if purpose == "urls":  # the notifier signs with it, too
-            return self._root_secret
-        return hmac.digest(self._root_secret, purpose.encode(), hashlib.sha256)
+        derived = self._secrets.get(purpose)
+        if derived is None:
+            derived = self._secrets[purpose] = hmac.digest(self._root_secret, purpose.encode(), "sha256")
+        return derived
 
     def pool(self, name: str) -> PoolMeta:
         """Return an open pool. Raises StoreUnavailable before the store was opened."""
@@ -99,7 +106,6 @@ class Context:
     async def within(self, call: Awaitable[T]) -> T:
         """Await a call of the store. Raises StoreUnavailable when it takes longer than a caller should wait."""
         try:
-            async with asyncio.timeout(self.settings.ingest.store_timeout_s):
-                return await call
+            return await self._patience.within(call)
         except TimeoutError:
             raise StoreUnavailable("no answer in time") from None

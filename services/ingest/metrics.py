@@ -42,6 +42,7 @@ class IngestMetrics:
         self.connections = Gauge("headrace_http_connections", "Open connections.", registry=self.registry)
         self.body_bytes = Gauge("headrace_http_body_bytes", "Bytes of bodies being worked on.", registry=self.registry)
         self.log_writable = Gauge("headrace_log_writable", "1 when the last verdict was ready.", registry=self.registry)
+        self._created: dict[tuple[str, str, str], Counter] = {}
         self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -56,7 +57,11 @@ class IngestMetrics:
 
     def count_created(self, tenant_class: str, model: str, priority: str) -> None:
         """Count one admitted job."""
-        self.jobs_created.labels(tenant_class, model, priority).inc()
+        key = (tenant_class, model, priority)
+        series = self._created.get(key)
+        if series is None:
+            series = self._created[key] = self.jobs_created.labels(*key)
+        series.inc()
 
     def render(self) -> bytes:
         """Return the Prometheus text format."""

@@ -1,6 +1,6 @@
 """Ids and chance of one process; the pure code gets both as arguments."""
 
-import random
+import os
 from collections.abc import Callable
 
 from contracts.ids import JobId, mint_job_id, mint_token
@@ -11,7 +11,15 @@ class Mint:
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
-        self._bits = random.SystemRandom().getrandbits
+        self._pool = b""
+
+    def _bits(self, count: int) -> int:
+        """Return `count` random bits, a multiple of 8. The system is asked for many at once: each call costs."""
+        size = count // 8
+        if len(self._pool) < size:
+            self._pool = os.urandom(4_096)
+        taken, self._pool = self._pool[:size], self._pool[size:]
+        return int.from_bytes(taken, "big")
 
     def job_id(self, pool_code: str) -> JobId:
         """Return the id of a new job."""

@@ -13,6 +13,7 @@ from importlib import metadata
 import structlog
 from aiohttp import web
 
+from contracts.errors import StoreUnavailable
 from contracts.models import load
 from contracts.settings import Settings
 from contracts.store import Store
@@ -136,6 +137,8 @@ class IngestService:
 
     async def _probe(self) -> Vitals:
         context = self.context
+        if not context.pools:
+            raise StoreUnavailable("not opened yet")
         context.metrics.connections.set(self._runner.open_count if self._runner else 0)
         return await read_vitals(context.store.client, tuple(context.pools))
 

@@ -5,8 +5,8 @@ be run, shown and reproduced from it alone; the log gets digests and scheduling 
 """
 
 import hashlib
-import hmac
 from dataclasses import dataclass
+from functools import lru_cache
 
 import orjson
 
@@ -16,7 +16,7 @@ from contracts.job import JobState, JobStatus
 from contracts.model_spec import ModelSpec, check_input, draw_seed
 from contracts.positions import entry_ms
 from contracts.store.write import Write
-from contracts.webhook_target import AllowPrivate, explain, judge_url
+from contracts.webhook_target import AllowPrivate, TargetFault, explain, judge_url
 from services.ingest.edge.problems import Fault, Problem
 from services.ingest.requests import invalid_input
 from services.ingest.views.body_lines import JsonObject
@@ -103,7 +103,7 @@ def make_draft(data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: 
         vram_bytes=model.vram_bytes,
         body_bytes=len(body),
         body_digest=hashlib.sha256(body).hexdigest(),  # salted by the salt inside the body
-        user_digest=hmac.digest(origin.user_key, data.user_id.encode(), "sha256").hex()[:32],
+        user_digest=hashlib.blake2b(data.user_id.encode(), key=origin.user_key, digest_size=16).hexdigest(),
         key_hash=origin.key_hash,
         webhook_events=webhook_events,
         traceparent=origin.traceparent,
@@ -121,10 +121,16 @@ def check(data: GenerationJobData, model: ModelSpec | None, allow_private: Allow
     if faults:
         raise invalid_input(tuple(faults))
     if data.webhook_url is not None:
-        fault = judge_url(data.webhook_url, allow_private)
+        fault = _judged(data.webhook_url, allow_private)
         if fault is not None:
             raise Problem("webhook_url_not_allowed", "", (Fault("/webhookUrl", fault, explain(fault)),))
     return model
+
+
+@lru_cache(maxsize=1_024)
+def _judged(url: str, allow_private: AllowPrivate) -> TargetFault | None:
+    # Most jobs of an application name the same URL.
+    return judge_url(url, allow_private)
 
 
 def _subscribed(data: GenerationJobData) -> tuple[str, ...] | None:

@@ -6,9 +6,8 @@ limit. Compressed bodies are refused, so there is nothing that could unpack to m
 """
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 from aiohttp import web
 
@@ -32,14 +31,9 @@ class BodyRoom:
         self._max_bytes = max_bytes
         self.used_bytes = 0
 
-    @contextmanager
-    def share(self) -> Iterator["BodyShare"]:
-        """Give what one request takes back when the request ends."""
-        share = BodyShare(self)
-        try:
-            yield share
-        finally:
-            self.used_bytes -= share.taken_bytes
+    def share(self) -> "BodyShare":
+        """Open one request's share; leaving it gives back what was taken."""
+        return BodyShare(self)
 
     def take(self, count: int) -> None:
         """Reserve `count` bytes. Raises Problem `overloaded` when they do not fit."""
@@ -49,13 +43,19 @@ class BodyRoom:
 
 
 class BodyShare:
-    """What one request holds of the room."""
+    """What one request holds of the room; a context manager."""
 
     __slots__ = ("_room", "taken_bytes")
 
     def __init__(self, room: BodyRoom) -> None:
         self._room = room
         self.taken_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._room.used_bytes -= self.taken_bytes
 
     def take(self, count: int) -> None:
         """Reserve `count` bytes more for this request."""

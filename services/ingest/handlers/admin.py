@@ -37,7 +37,7 @@ class AdminHandlers:
         """Create a tenant; its webhook secret is shown this once."""
         wanted = await self._read(request, TenantCreate)
         secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
-        limits = ev.TenantLimits(**wanted.limits.model_dump())
+        limits = ev.TenantLimits(**wanted.limits.model_dump(by_alias=False))
 
         def decide(state: Configuration) -> ev.Event:
             if wanted.id in state.tenants:
@@ -72,7 +72,7 @@ class AdminHandlers:
 
         def decide(state: Configuration) -> ev.Event:
             tenant = _tenant(state, tenant_id)
-            changed = wanted.limits.model_dump(exclude_unset=True) if wanted.limits else {}
+            changed = wanted.limits.model_dump(exclude_unset=True, by_alias=False) if wanted.limits else {}
             return ev.TenantUpdated(
                 tenant_id=tenant_id,
                 tier=wanted.tier or tenant.tier,

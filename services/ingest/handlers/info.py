@@ -1,5 +1,7 @@
 """What can be asked about the service itself: models, limits, health, metrics, the OpenAPI document."""
 
+import hashlib
+
 import orjson
 from aiohttp import web
 
@@ -82,7 +84,7 @@ class InfoHandlers:
 
     async def openapi_document(self, request: web.Request) -> web.Response:
         """Show the OpenAPI document."""
-        tag = etag(hash(self.openapi))
+        tag = etag(hashlib.sha256(self.openapi).hexdigest()[:32])
         if is_unchanged(request.headers.get("If-None-Match"), tag):
             return web.Response(status=304, headers={"ETag": tag})
         return web.Response(body=self.openapi, headers={"Content-Type": "application/json", "ETag": tag})

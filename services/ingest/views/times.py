@@ -1,6 +1,7 @@
 """Times at the HTTP edge: RFC 3339 in UTC with milliseconds. Inside, a time is an integer of milliseconds."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 
 def instant(real_ms: int | None) -> str | None:
@@ -12,4 +13,10 @@ def instant(real_ms: int | None) -> str | None:
     if real_ms is None:
         return None
     seconds, ms = divmod(real_ms, 1000)
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + f".{ms:03d}Z"
+    return f"{_second(seconds)}.{ms:03d}Z"
+
+
+@lru_cache(maxsize=4_096)
+def _second(seconds: int) -> str:
+    # What is shown is mostly about the last few seconds, and calendars are slow.
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
