@@ -1,0 +1,104 @@
+"""`python -m services.scheduler`: one candidate for each pool that pipelines.toml names or the store knows.
+
+`--snapshot POOL` instead keeps one snapshot of the pool's fold and ends; leaders start it for themselves.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+
+import uvloop
+
+from contracts import models
+from contracts.errors import ConfigError, HeadraceError, StoreUnavailable
+from contracts.settings import Settings, load_settings
+from contracts.store import Store
+from contracts.store.log import pause
+from contracts.telemetry import Logger, configure_logging
+from services.scheduler.config import SchedulerConfig, make_config
+from services.scheduler.service import Candidate
+from services.scheduler.snapshots import fold_and_keep, load_state
+
+
+async def serve(settings: Settings, log: Logger) -> None:
+    """Run until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    named = models.load(settings.pipelines).pools
+    config = make_config(settings)
+    store = Store(settings.redis.url)
+    following: asyncio.Task[None] | None = None
+    try:
+        pools = await _open(store, named, stop)
+        following = asyncio.create_task(store.directory.follow(stop))
+        await asyncio.gather(*(_run_pool(store, pool, config, log, stop) for pool in pools))
+    finally:
+        if following is not None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+        await store.aclose()
+    log.info("stopped")
+
+
+async def _open(store: Store, named: tuple[str, ...], stop: asyncio.Event) -> list[str]:
+    """Open the directory and all pools, however long the store is away; [] when told to stop meanwhile."""
+    failures = 0
+    while not stop.is_set():
+        try:
+            await store.directory.open()
+            pools = sorted({*named, *store.directory.configuration.pools})
+            for pool in pools:
+                await store.open_pool(pool)
+            return pools
+        except StoreUnavailable:
+            failures += 1
+            await pause(failures, stop, random.random())
+    return []
+
+
+async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logger, stop: asyncio.Event) -> None:
+    failures = 0
+    while not stop.is_set():
+        try:
+            state = await load_state(store, pool)
+        except StoreUnavailable:
+            failures += 1
+            await pause(failures, stop, random.random())
+            continue
+        await Candidate(store, pool, state, config, log).run(stop)
+
+
+async def _snapshot(settings: Settings, pool: str, log: Logger) -> int:
+    store = Store(settings.redis.url)
+    try:
+        kept = await fold_and_keep(store, pool)
+    except HeadraceError as error:
+        log.error("snapshot_failed", pool=pool, reason=str(error))
+        return 1
+    finally:
+        await store.aclose()
+    log.info("snapshot_kept" if kept else "snapshot_outrun", pool=pool)
+    return 0
+
+
+def main() -> int:
+    """Read the environment, serve, return the exit code."""
+    try:
+        settings = load_settings(os.environ)
+        if not settings.redis.url:
+            raise ConfigError(["HEADRACE_REDIS__URL: is not set; give the URL of the store"])
+        log = configure_logging("scheduler", settings.log.level)
+        if sys.argv[1:2] == ["--snapshot"]:
+            return uvloop.run(_snapshot(settings, sys.argv[2], log))
+        uvloop.run(serve(settings, log))
+    except ConfigError as error:
+        sys.stderr.write("\n".join(error.faults) + "\n")
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

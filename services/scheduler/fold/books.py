@@ -1,0 +1,133 @@
+"""The books of one pool: jobs, workers, timers, estimates and the policy, and the few moves that all folds share."""
+
+from collections import deque
+from collections.abc import Callable
+
+from contracts.events import Event
+from contracts.job import TERMINAL, JobStatus
+from contracts.positions import START
+from contracts.wire import Entry
+from services.scheduler.fold.estimates import Estimates
+from services.scheduler.fold.lines import NEVER_MS, Waiting
+from services.scheduler.fold.policy import FairPolicy, Leaves, Settled, Waits
+from services.scheduler.fold.records import Job, Offer, Slot, Worker
+from services.scheduler.fold.timers import Timers
+
+Fold = Callable[["Books", Entry, Event], None]
+
+
+class Books:
+    """Everything that is folded. `apply` of `PoolState` is the only caller of what changes it."""
+
+    def __init__(self) -> None:
+        self.position = START
+        self.entries_read = 0
+        self.admitted = 0
+        self.mismatches = 0
+        self.policy_position = START  # in the configuration log
+        self.jobs: dict[str, Job] = {}
+        self.workers: dict[str, Worker] = {}
+        self.on_worker: dict[str, set[str]] = {}  # worker, also one that is gone -> jobs with an offer or attempt there
+        self.ended: dict[JobStatus, deque[tuple[str, int]]] = {status: deque() for status in TERMINAL}
+        self.by_age: deque[tuple[str, str]] = deque()  # first position and id; forgotten jobs until they are oldest
+        self.estimates = Estimates()
+        self.policy = FairPolicy(self.estimates)
+        self.timers = Timers()
+        self._waiting: dict[str, Waiting] = {}
+
+    def slot(self, worker_id: str | None, index: int | None) -> Slot | None:
+        """Return a slot of a known worker."""
+        worker = self.workers.get(worker_id or "")
+        return None if worker is None or index is None else worker.slots.get(index)
+
+    def refresh(self, job: Job, *, fresh: bool = False) -> None:
+        """Bring timers and policy in line with a job that has changed. `fresh`: it begins to wait from outside."""
+        self.timers.watch(job)
+        known, wanted = self._waiting.get(job.id), waiting_of(job)
+        if known == wanted:
+            return
+        if known is not None:
+            del self._waiting[job.id]
+            self.policy.apply(Leaves(known))
+        if wanted is not None:
+            self._waiting[job.id] = wanted
+            self.policy.apply(Waits(wanted, fresh))
+
+    def settle(self, job: Job, device_ms: int | None) -> None:
+        """True up the job's charge; None gives it back."""
+        self.policy.apply(Settled(job.id, device_ms))
+
+    def put_on_deck(self, job: Job, offer: Offer) -> None:
+        """Let an offer of the job stand."""
+        job.offers[offer.id] = offer
+        self.on_worker.setdefault(offer.worker_id, set()).add(job.id)
+        slot = self.slot(offer.worker_id, offer.slot)
+        if slot is not None:
+            slot.deck, slot.deck_offer, slot.deck_bytes = job.id, offer.id, offer.bytes
+
+    def take_off_deck(self, job: Job, offer_id: str) -> None:
+        """End an offer of the job, if it stands."""
+        offer = job.offers.pop(offer_id, None)
+        if offer is None:
+            return
+        slot = self.slot(offer.worker_id, offer.slot)
+        if slot is not None and slot.deck_offer == offer_id:
+            slot.deck, slot.deck_offer, slot.deck_bytes = None, "", 0
+        self._unlink(job, offer.worker_id)
+
+    def clear_decks(self, job: Job) -> None:
+        """End all offers of the job."""
+        for offer_id in list(job.offers):
+            self.take_off_deck(job, offer_id)
+
+    def put_on_device(self, job: Job, worker_id: str, index: int, now_ms: int) -> None:
+        """Begin an attempt on a slot."""
+        job.worker_id, job.slot, job.on_device, job.started_ms = worker_id, index, True, now_ms
+        self.on_worker.setdefault(worker_id, set()).add(job.id)
+        slot = self.slot(worker_id, index)
+        if slot is not None:
+            slot.running, slot.running_bytes = job.id, job.bytes
+            slot.free_at_ms = now_ms + self.estimates.of(job.model)
+
+    def take_off_device(self, job: Job) -> None:
+        """End the device part of the attempt; the worker still holds the attempt."""
+        job.on_device = False
+        slot = self.slot(job.worker_id, job.slot)
+        if slot is not None and slot.running == job.id:
+            slot.running, slot.running_bytes, slot.free_at_ms = None, 0, 0
+
+    def leave_worker(self, job: Job) -> None:
+        """End the attempt."""
+        self.take_off_device(job)
+        worker_id, job.worker_id, job.slot = job.worker_id, None, None
+        if worker_id is not None:
+            self._unlink(job, worker_id)
+
+    def derive(self) -> list[Waiting]:
+        """Derive from the records what a snapshot does not hold: decks, devices, timers, who waits."""
+        for job in self.jobs.values():
+            for offer in list(job.offers.values()):
+                self.put_on_deck(job, offer)
+            if job.worker_id is not None:
+                self.on_worker.setdefault(job.worker_id, set()).add(job.id)
+            self.timers.watch(job)
+        self._waiting = {job.id: wanted for job in self.jobs.values() if (wanted := waiting_of(job)) is not None}
+        return list(self._waiting.values())
+
+    def _unlink(self, job: Job, worker_id: str) -> None:
+        if job.worker_id == worker_id or any(offer.worker_id == worker_id for offer in job.offers.values()):
+            return
+        held = self.on_worker.get(worker_id, set())
+        held.discard(job.id)
+        if not held:
+            self.on_worker.pop(worker_id, None)
+
+
+def waiting_of(job: Job) -> Waiting | None:
+    """Return the job as the policy sees it, None while it is not eligible."""
+    held_up = job.offers or job.not_before_ms is not None or job.cancel_requested or job.ending or job.aside
+    if job.status is not JobStatus.QUEUED or held_up:
+        return None
+    expires_at_ms = NEVER_MS if job.start_by_at_ms is None else job.start_by_at_ms
+    job_class = (job.model, job.bytes)
+    return Waiting(job.id, job.tenant_id, job_class, job.band, job.order, job.queued_ms, expires_at_ms)

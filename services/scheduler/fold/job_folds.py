@@ -1,0 +1,175 @@
+"""How each event of a job changes the books. Events about jobs that are unknown (forgotten, trimmed) change nothing."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from contracts import events as ev
+from contracts.events import Event
+from contracts.job import JobStatus
+from contracts.positions import entry_ms
+from contracts.wire import Entry
+from services.scheduler.fold.books import Books, Fold
+from services.scheduler.fold.policy import Charged
+from services.scheduler.fold.records import BANDS, Job, Offer
+
+OVERTAKEN, WORKER_LOST = "overtaken", "worker_lost"  # reasons for which the leader takes an offer back
+PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000  # before a declined job is offered again; without it both sides would spin
+_REFUNDED = frozenset({"handed_back", "rate_limited", "lease_lost"})  # not the tenant's doing
+_FRESH = frozenset({"due", "retry", "redrive"})
+
+
+def _created(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.JobCreated)
+    now_ms = entry_ms(entry.position)
+    books.admitted += 1
+    job = Job(
+        id=entry.subject, tenant_id=event.tenant_id, model=event.model, band=BANDS[event.priority],
+        order=books.admitted, first=entry.position, last=entry.position, max_attempts=event.max_attempts,
+        timeout_ms=event.timeout_ms, bytes=event.vram_bytes, start_by_ms=event.start_by_ms,
+        hooks=frozenset(event.webhook_events or ()), queued_ms=now_ms,
+        start_by_at_ms=None if event.start_by_ms is None else now_ms + event.start_by_ms,
+    )  # fmt: skip
+    books.jobs[job.id] = job
+    books.by_age.append((job.first, job.id))
+    books.refresh(job, fresh=True)
+
+
+def _scheduled(books: Books, job: Job, event: ev.JobScheduled, now_ms: int) -> None:
+    job.status, job.not_before_ms = JobStatus.SCHEDULED, event.run_at_ms
+    books.refresh(job)
+
+
+def _queued(books: Books, job: Job, event: ev.JobQueued, now_ms: int) -> None:
+    books.leave_worker(job)
+    books.clear_decks(job)
+    job.status, job.attempt, job.queued_ms, job.ending = JobStatus.QUEUED, event.attempt, now_ms, False
+    job.not_before_ms = now_ms + PAUSE_MS if event.reason == "rate_limited" else None
+    books.refresh(job, fresh=event.reason in _FRESH)
+    if event.reason in _REFUNDED:
+        books.settle(job, None)
+
+
+def _assigned(books: Books, job: Job, event: ev.JobAssigned, now_ms: int) -> None:
+    if not job.offers:
+        books.policy.apply(Charged(job.id, job.tenant_id, event.est_ms))
+    offer = Offer(event.offer_id, event.worker_id, event.slot, event.bytes, event.est_ms)
+    books.put_on_deck(job, offer)
+    books.refresh(job)
+
+
+def _unassigned(books: Books, job: Job, event: ev.JobUnassigned, now_ms: int) -> None:
+    stood = event.offer_id in job.offers
+    books.take_off_deck(job, event.offer_id)
+    worker = books.workers.get(event.worker_id)
+    if event.reason not in (OVERTAKEN, WORKER_LOST) and worker is not None and not worker.draining:
+        job.declines += 1
+        job.not_before_ms = now_ms + min(LONGEST_PAUSE_MS, PAUSE_MS << min(job.declines - 1, 10))
+    books.refresh(job)
+    if stood and not job.offers:
+        books.settle(job, None)
+
+
+def _started(books: Books, job: Job, event: ev.JobStarted, now_ms: int) -> None:
+    if not job.offers:  # never without an offer; a log that says so is still folded alike by everybody
+        books.policy.apply(Charged(job.id, job.tenant_id, books.estimates.of(job.model)))
+    books.clear_decks(job)
+    job.status, job.attempt = JobStatus.IN_PROGRESS, event.attempt
+    job.not_before_ms, job.start_by_at_ms, job.declines = None, None, 0
+    books.put_on_device(job, event.worker_id, event.slot, now_ms)
+    books.refresh(job)
+
+
+def _device_released(books: Books, job: Job, event: ev.JobDeviceReleased, now_ms: int) -> None:
+    books.take_off_device(job)
+    books.estimates.learn(job.model, event.gpu_ms)
+    books.settle(job, event.gpu_ms)
+
+
+def _lease_lost(books: Books, job: Job, event: ev.JobLeaseLost, now_ms: int) -> None:
+    books.settle(job, None)
+
+
+def _attempt_failed(books: Books, job: Job, event: ev.JobAttemptFailed, now_ms: int) -> None:
+    books.settle(job, now_ms - job.started_ms if event.gpu_ms is None else event.gpu_ms)
+    books.leave_worker(job)
+    job.status, job.queued_ms, job.ending = JobStatus.QUEUED, now_ms, not event.will_retry
+    job.not_before_ms = event.next_attempt_at_ms
+    books.refresh(job, fresh=True)
+
+
+def _cancel_requested(books: Books, job: Job, event: ev.JobCancelRequested, now_ms: int) -> None:
+    job.cancel_requested = True
+    books.refresh(job)
+
+
+def _completed(books: Books, job: Job, event: ev.JobCompleted, now_ms: int) -> None:
+    _end(books, job, JobStatus.COMPLETED, now_ms)
+
+
+def _failed(books: Books, job: Job, event: ev.JobFailed, now_ms: int) -> None:
+    _end(books, job, JobStatus.FAILED, now_ms)
+
+
+def _cancelled(books: Books, job: Job, event: ev.JobCancelled, now_ms: int) -> None:
+    _end(books, job, JobStatus.CANCELLED, now_ms)
+
+
+def _expired(books: Books, job: Job, event: ev.JobExpired, now_ms: int) -> None:
+    _end(books, job, JobStatus.EXPIRED, now_ms)
+
+
+def _end(books: Books, job: Job, status: JobStatus, now_ms: int) -> None:
+    # an attempt that ended without releasing its device is charged for its whole time, an offer for nothing
+    books.settle(job, now_ms - job.started_ms if job.on_device else None)
+    books.clear_decks(job)
+    books.leave_worker(job)
+    job.status, job.ended_ms, job.ending = status, now_ms, False
+    job.not_before_ms, job.start_by_at_ms = None, None
+    books.ended[status].append((job.id, job.run))
+    books.refresh(job)
+
+
+def _retried(books: Books, job: Job, event: ev.JobRetried, now_ms: int) -> None:
+    books.admitted += 1
+    job.status, job.run, job.order, job.queued_ms = JobStatus.QUEUED, event.run, books.admitted, now_ms
+    job.max_attempts, job.cancel_requested, job.aside, job.declines = event.max_attempts, False, False, 0
+    job.start_by_at_ms = None if job.start_by_ms is None else now_ms + job.start_by_ms
+    books.refresh(job, fresh=True)
+
+
+def _forgotten(books: Books, job: Job, event: ev.JobForgotten, now_ms: int) -> None:
+    del books.jobs[job.id]
+    while books.by_age and books.by_age[0][1] not in books.jobs:
+        books.by_age.popleft()
+
+
+def _of_known_job(fold: Callable[[Books, Job, Any, int], None]) -> Fold:
+    """Find the job first; a fence that rose (only a start raises it) is noted for whoever follows."""
+
+    def folded(books: Books, entry: Entry, event: Event) -> None:
+        job = books.jobs.get(entry.subject)
+        if job is not None:
+            job.fence = max(job.fence, entry.fence)
+            fold(books, job, event, entry_ms(entry.position))
+
+    return folded
+
+
+JOB_FOLDS: Mapping[str, Fold] = {
+    ev.JobCreated.TYPE: _created,
+    ev.JobScheduled.TYPE: _of_known_job(_scheduled),
+    ev.JobQueued.TYPE: _of_known_job(_queued),
+    ev.JobAssigned.TYPE: _of_known_job(_assigned),
+    ev.JobUnassigned.TYPE: _of_known_job(_unassigned),
+    ev.JobStarted.TYPE: _of_known_job(_started),
+    ev.JobDeviceReleased.TYPE: _of_known_job(_device_released),
+    ev.JobLeaseLost.TYPE: _of_known_job(_lease_lost),
+    ev.JobAttemptFailed.TYPE: _of_known_job(_attempt_failed),
+    ev.JobCancelRequested.TYPE: _of_known_job(_cancel_requested),
+    ev.JobCompleted.TYPE: _of_known_job(_completed),
+    ev.JobFailed.TYPE: _of_known_job(_failed),
+    ev.JobCancelled.TYPE: _of_known_job(_cancelled),
+    ev.JobExpired.TYPE: _of_known_job(_expired),
+    ev.JobRetried.TYPE: _of_known_job(_retried),
+    ev.JobForgotten.TYPE: _of_known_job(_forgotten),
+}

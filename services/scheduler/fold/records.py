@@ -1,0 +1,91 @@
+"""What the fold keeps of each job, worker, slot and offer: facts of scheduling only. Changed by the fold alone."""
+
+from dataclasses import dataclass, field
+
+from contracts.job import JobStatus
+
+BANDS: dict[str, int] = {"urgent": 0, "high": 1, "normal": 2, "low": 3}  # smaller is served first
+PRESSING = 1  # bands up to this one overtake what lies on a deck
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """An offer that stands: it lies on the deck of this slot."""
+
+    id: str
+    worker_id: str
+    slot: int
+    bytes: int
+    est_ms: int
+
+
+@dataclass(slots=True)
+class Job:
+    """A job that is not forgotten. `order` is its place among all admissions; `first` and `last` are positions."""
+
+    id: str
+    tenant_id: str
+    model: str
+    band: int
+    order: int
+    first: str
+    last: str
+    max_attempts: int
+    timeout_ms: int
+    bytes: int
+    start_by_ms: int | None
+    hooks: frozenset[str]
+    status: JobStatus = JobStatus.QUEUED
+    run: int = 1
+    fence: int = 0
+    attempt: int = 0
+    queued_ms: int = 0
+    not_before_ms: int | None = None  # it becomes eligible by an entry, not by the clock
+    start_by_at_ms: int | None = None  # None once it was started in this run
+    offers: dict[str, Offer] = field(default_factory=dict)
+    declines: int = 0
+    worker_id: str | None = None
+    slot: int | None = None
+    started_ms: int = 0
+    on_device: bool = False
+    cancel_requested: bool = False
+    ending: bool = False  # its last attempt failed; what ends it follows in the same call
+    aside: bool = False  # out of choice after a mismatch
+    ended_ms: int = 0
+
+
+@dataclass(slots=True)
+class Slot:
+    """One slot of a worker: what runs, what lies on its deck. `bytes` 0: memory is not accounted for."""
+
+    index: int
+    device: str
+    kind: str
+    bytes: int
+    running: str | None = None
+    running_bytes: int = 0
+    free_at_ms: int = 0  # when what runs should be over
+    deck: str | None = None
+    deck_offer: str = ""
+    deck_bytes: int = 0
+    aside: bool = False  # out of choice after a mismatch
+
+    @property
+    def held_bytes(self) -> int:
+        """What the slot may need at once: the deck takes over the room of what runs."""
+        return max(self.running_bytes, self.deck_bytes)
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker that is neither lost nor drained. `last` is the position of the newest entry about it."""
+
+    id: str
+    last: str
+    models: frozenset[str]
+    slots: dict[int, Slot]
+    draining: bool = False
+
+    def serves(self, model: str) -> bool:
+        """Whether it lists the model, as `name@version` or by its name alone."""
+        return model in self.models or model.partition("@")[0] in self.models

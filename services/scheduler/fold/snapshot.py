@@ -1,0 +1,89 @@
+"""The folded state as bytes and back, so that nobody has to fold the whole log. Pure.
+
+What can be derived (queues, boards, timers, decks' other ends) is not written; a state restored in the middle of a log
+and folded on is the same as one that was never interrupted.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import orjson
+
+from contracts.errors import Corrupt
+from contracts.job import TERMINAL, JobStatus
+from contracts.positions import entry_key
+from services.scheduler.fold.records import Job, Offer, Slot, Worker
+from services.scheduler.fold.state import PoolState
+
+VERSION = 1
+_JOB = tuple(field.name for field in fields(Job))
+_SLOT = tuple(field.name for field in fields(Slot))
+_NUMBERS = ("position", "entries_read", "admitted", "mismatches", "policy_position")
+
+
+def dump(state: PoolState) -> bytes:
+    """Return the state as JSON."""
+    return orjson.dumps(
+        {
+            "version": VERSION,
+            **{name: getattr(state, name) for name in _NUMBERS},
+            "jobs": [_row(job, _JOB) for job in state.jobs.values()],
+            "workers": [_dump_worker(worker) for worker in state.workers.values()],
+            "estimates": state.estimates.snapshot(),
+            "policy": state.policy.snapshot(),
+        },
+        default=_plain,
+    )
+
+
+def load(data: bytes) -> PoolState:
+    """Return the state that was dumped. Raises Corrupt."""
+    raw: dict[str, Any] = orjson.loads(data)
+    if raw.get("version") != VERSION:
+        raise Corrupt("snapshot", f"version {raw.get('version')} is not known; this version knows {VERSION}")
+    state = PoolState()
+    for name in _NUMBERS:
+        setattr(state, name, raw[name])
+    state.jobs = {job.id: job for job in map(_load_job, raw["jobs"])}
+    state.workers = {worker.id: worker for worker in map(_load_worker, raw["workers"])}
+    state.estimates.restore(raw["estimates"])
+    state.by_age.extend(
+        (job.first, job.id) for job in sorted(state.jobs.values(), key=lambda job: entry_key(job.first))
+    )
+    for job in sorted(state.jobs.values(), key=lambda job: (job.ended_ms, entry_key(job.last))):
+        if job.status in TERMINAL:
+            state.ended[job.status].append((job.id, job.run))
+    state.policy.restore(raw["policy"], state.derive())
+    return state
+
+
+def _row(record: object, names: Sequence[str]) -> list[object]:
+    return [getattr(record, name) for name in names]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, frozenset):
+        return sorted(value)
+    raise TypeError(type(value).__name__)
+
+
+def _dump_worker(worker: Worker) -> dict[str, object]:
+    slots = [_row(slot, _SLOT) for slot in worker.slots.values()]
+    return {
+        "id": worker.id, "last": worker.last, "models": worker.models, "draining": worker.draining, "slots": slots
+    }  # fmt: skip
+
+
+def _load_job(row: Sequence[Any]) -> Job:
+    values: dict[str, Any] = dict(zip(_JOB, row, strict=True))
+    offers: Mapping[str, Mapping[str, Any]] = values["offers"]
+    values["offers"] = {offer_id: Offer(**offer) for offer_id, offer in offers.items()}
+    return Job(**values | {"hooks": frozenset(values["hooks"]), "status": JobStatus(values["status"])})
+
+
+def _load_worker(raw: Mapping[str, Any]) -> Worker:
+    slots = [Slot(**dict(zip(_SLOT, row, strict=True))) for row in raw["slots"]]
+    return Worker(
+        raw["id"], raw["last"], frozenset(raw["models"]), {slot.index: slot for slot in slots}, raw["draining"]
+    )

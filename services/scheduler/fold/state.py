@@ -1,0 +1,69 @@
+"""The state of one pool: every entry of its log folded in order, by leader and standby alike.
+
+Promises: `apply` is total (unknown types and entries that cannot be read only move the position), depends on nothing
+but the entries, and is the only thing that changes the state for good.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from contracts.errors import Corrupt
+from contracts.wire import Entry
+from services.scheduler.fold.books import Books
+from services.scheduler.fold.job_folds import JOB_FOLDS
+from services.scheduler.fold.placement import Place, places
+from services.scheduler.fold.policy import Choice, OnDeck, Withdrawal
+from services.scheduler.fold.records import Job
+from services.scheduler.fold.timers import Clock
+from services.scheduler.fold.worker_folds import WORKER_FOLDS
+
+_FOLDS = {**JOB_FOLDS, **WORKER_FOLDS}
+
+
+class PoolState(Books):
+    """The books with the two things done to them: fold an entry, ask what follows."""
+
+    def apply(self, entry: Entry) -> None:
+        """Fold one entry."""
+        about = self.jobs.get(entry.subject) or self.workers.get(entry.subject)
+        if about is not None:
+            about.last = entry.position
+        fold = _FOLDS.get(entry.type)
+        if fold is not None:
+            try:
+                event = entry.event()
+            except Corrupt:  # every fold skips it alike
+                event = None
+            if event is not None:
+                fold(self, entry, event)
+        self.skip(entry.position)
+
+    def skip(self, position: str) -> None:
+        """Pass an entry that cannot be read."""
+        self.position = position
+        self.entries_read += 1
+
+    def choose(self, now_ms: int, limit: int) -> tuple[list[Withdrawal], list[Choice]]:
+        """Ask the policy what to take back and what to offer now. Changes nothing."""
+        if not self.policy.waiting_count:
+            return [], []
+        found = places(self.workers.values())
+        return self.policy.choose(found, list(self._decks(found)), now_ms, limit)
+
+    def due(self, clock: Clock, now_ms: int, limit: int) -> list[Job]:
+        """Return up to `limit` jobs whose clock has run out, earliest first."""
+        return self.timers.due(clock, now_ms, self.jobs.get, limit)
+
+    def next_due_ms(self, clock: Clock) -> int | None:
+        """Return when the next job is due by this clock."""
+        return self.timers.next_ms(clock, self.jobs.get)
+
+    def oldest_kept(self) -> str | None:
+        """Return the first position of the oldest job that is not forgotten."""
+        return self.by_age[0][0] if self.by_age else None
+
+    def _decks(self, found: Sequence[Place]) -> Iterator[OnDeck]:
+        for place in found:
+            job = self.jobs.get(place.slot.deck or "")
+            # an idle slot is starting what lies on its deck at this very moment
+            if job is not None and place.slot.running is not None:
+                yield OnDeck(place, job.id, place.slot.deck_offer, job.tenant_id, job.band)

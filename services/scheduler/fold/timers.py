@@ -1,0 +1,76 @@
+"""When something is due: heaps derived from the fold, so that a new leader has the same timers as the old one.
+
+An entry counts only while the job still says the same; the rest is dropped when it comes to the top. What is due stays
+due until the entry that answers it is read back. `due` costs what it returns, however many wait.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from heapq import heappop, heappush
+
+from contracts.job import WAITING, JobStatus
+from services.scheduler.fold.records import Job
+
+
+class Clock(IntEnum):
+    """Which clock ran out."""
+
+    QUEUE = 0  # run-at, the delay of a retry, the pause after a decline
+    START_BY = 1
+    RUN_FOR = 2
+
+
+class Timers:
+    """The timers of all jobs of a pool, one heap for each clock."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[Clock, list[tuple[int, str]]] = {clock: [] for clock in Clock}
+
+    def watch(self, job: Job) -> None:
+        """Note what the job is now waiting for; call it after every change of the job."""
+        for clock in Clock:
+            at_ms = due_ms(job, clock)
+            if at_ms is not None:
+                heappush(self._heaps[clock], (at_ms, job.id))
+
+    def due(self, clock: Clock, now_ms: int, find: Callable[[str], Job | None], limit: int) -> list[Job]:
+        """Return up to `limit` jobs whose clock has run out at `now_ms`, earliest first."""
+        heap = self._heaps[clock]
+        found: list[Job] = []
+        kept: list[tuple[int, str]] = []
+        seen: set[str] = set()
+        while heap and heap[0][0] <= now_ms and len(found) < limit:
+            at_ms, job_id = heappop(heap)
+            job = find(job_id)
+            if job is not None and due_ms(job, clock) == at_ms and job_id not in seen:
+                seen.add(job_id)
+                found.append(job)
+                kept.append((at_ms, job_id))
+        for entry in kept:
+            heappush(heap, entry)
+        return found
+
+    def next_ms(self, clock: Clock, find: Callable[[str], Job | None]) -> int | None:
+        """Return when the next job is due, None when none waits for this clock."""
+        heap = self._heaps[clock]
+        while heap:
+            at_ms, job_id = heap[0]
+            job = find(job_id)
+            if job is not None and due_ms(job, clock) == at_ms:
+                return at_ms
+            heappop(heap)
+        return None
+
+
+def due_ms(job: Job, clock: Clock) -> int | None:
+    """Return when this clock of the job runs out; None while it does not run."""
+    if job.ending or job.aside:
+        return None
+    match clock:
+        case Clock.QUEUE:
+            return job.not_before_ms if job.status in WAITING else None
+        case Clock.START_BY:
+            return job.start_by_at_ms if job.status in WAITING else None
+        case Clock.RUN_FOR:
+            running = job.status is JobStatus.IN_PROGRESS and job.on_device
+            return job.started_ms + job.timeout_ms if running else None

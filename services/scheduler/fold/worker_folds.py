@@ -1,0 +1,76 @@
+"""How events about workers and about the scheduler itself change the books."""
+
+from collections.abc import Mapping
+
+from contracts import events as ev
+from contracts.events import Event, SlotInfo
+from contracts.wire import Entry
+from services.scheduler.fold.books import Books, Fold
+from services.scheduler.fold.policy import Weighed
+from services.scheduler.fold.records import Slot, Worker
+
+
+def _registered(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.WorkerRegistered)
+    slots = {info.index: _slot(info) for info in event.slots}
+    books.workers[event.worker_id] = Worker(event.worker_id, entry.position, frozenset(event.models), slots)
+
+
+def _changed(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.WorkerChanged)
+    worker = books.workers.get(event.worker_id)
+    if worker is None:
+        return
+    for info in event.slots:
+        slot = worker.slots.setdefault(info.index, _slot(info))
+        slot.device, slot.kind, slot.bytes = info.device, info.kind, info.bytes
+    named = {info.index for info in event.slots}
+    # a slot that is not named any more is gone as soon as nothing is on it; until then it takes nothing new
+    for index in [index for index in worker.slots if index not in named]:
+        worker.slots[index].aside = True
+
+
+def _draining(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.WorkerDraining)
+    worker = books.workers.get(event.worker_id)
+    if worker is not None:
+        worker.draining = True
+
+
+def _gone(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.WorkerDrained | ev.WorkerLost)
+    books.workers.pop(event.worker_id, None)
+
+
+def _policy_applied(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.PolicyApplied)
+    books.policy_position = event.position
+    for tenant_id, weight in event.weights.items():
+        books.policy.apply(Weighed(tenant_id, round(weight * 1000)))
+
+
+def _mismatch(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.SchedulerMismatch)
+    books.mismatches += 1
+    job, slot = books.jobs.get(event.job_id), books.slot(event.worker_id, event.slot)
+    if event.worker_id is not None:
+        if slot is not None:
+            slot.aside = True
+    elif job is not None:
+        job.aside = True
+        books.refresh(job)
+
+
+def _slot(info: SlotInfo) -> Slot:
+    return Slot(info.index, info.device, info.kind, info.bytes)
+
+
+WORKER_FOLDS: Mapping[str, Fold] = {
+    ev.WorkerRegistered.TYPE: _registered,
+    ev.WorkerChanged.TYPE: _changed,
+    ev.WorkerDraining.TYPE: _draining,
+    ev.WorkerDrained.TYPE: _gone,
+    ev.WorkerLost.TYPE: _gone,
+    ev.PolicyApplied.TYPE: _policy_applied,
+    ev.SchedulerMismatch.TYPE: _mismatch,
+}

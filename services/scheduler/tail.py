@@ -1,0 +1,51 @@
+"""The log as it grows, read ahead by a loop of its own, so that whoever folds it never waits for a read.
+
+Promises: entries in order without a gap from the position on; survives any outage of the store; holds a bounded number
+of entries. `arrived` is the wake-up of the process: set when something was read.
+"""
+
+import asyncio
+import random
+from collections import deque
+
+from contracts.errors import StoreUnavailable
+from contracts.store.log import LogReader, Poison, pause
+from contracts.wire import Entry
+
+READ_COUNT = 500
+BLOCK_MS = 1_000
+MOST_AHEAD = 20_000
+
+
+class Tail:
+    """Reads one log from a position on; run `follow` as a task."""
+
+    def __init__(self, reader: LogReader, arrived: asyncio.Event) -> None:
+        self._reader = reader
+        self._entries: deque[Entry | Poison] = deque()
+        self._room = asyncio.Event()
+        self.arrived = arrived
+
+    def take(self, most: int) -> list[Entry | Poison]:
+        """Return up to `most` entries that have been read and not taken yet."""
+        taken = [self._entries.popleft() for _ in range(min(most, len(self._entries)))]
+        self._room.set()
+        return taken
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """Read until `stop`."""
+        failures = 0
+        while not stop.is_set():
+            if len(self._entries) >= MOST_AHEAD:
+                self._room.clear()
+                await self._room.wait()
+            try:
+                entries = await self._reader.read(count=READ_COUNT, block_ms=BLOCK_MS)
+            except StoreUnavailable:
+                failures += 1
+                await pause(failures, stop, random.random())
+                continue
+            failures = 0
+            if entries:
+                self._entries.extend(entries)
+                self.arrived.set()
