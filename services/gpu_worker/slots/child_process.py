@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from services.gpu_worker.slots.child_log import ChildLog
 from services.gpu_worker.slots.frames import Decoder, Frame, ProtocolError
@@ -91,8 +92,7 @@ class ChildProcess(asyncio.Protocol):
                 os.killpg(self.pid, number)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        self._transport = transport
+        self._transport = cast(asyncio.WriteTransport, transport)  # uvloop's transports are no subclass of it
 
     def data_received(self, data: bytes) -> None:
         try:
