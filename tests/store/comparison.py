@@ -87,10 +87,14 @@ def compare_workers(direct: "redis.Redis[str]", workers: Sequence[ModelWorker]) 
 
 
 def compare_whole_log(direct: "redis.Redis[str]", model: Model) -> None:
-    """The log holds the events of all jobs, forgotten ones too, and no other event of a job."""
+    """The log holds the events of all jobs, forgotten ones too, and each worker's registration once."""
+    registered: list[str] = []
     written: dict[str, list[str]] = defaultdict(list)
     for position, fields in direct.xrange(keys.log(POOL)):
         entry = decode(position, fields)
         if entry.sequence:
             written[entry.subject].append(entry.type)
+        elif entry.type == "worker.registered":
+            registered.append(entry.subject)
+    assert registered == model.registered
     assert dict(written) == {job.id: job.events for job in (*model.jobs.values(), *model.forgotten.values())}

@@ -12,8 +12,9 @@ from contracts.store.attempts import Offer
 from contracts.store.write import JobGuard, WorkEntry, WorkerFields, WorkerGuard, Write
 from tests.store.job_model import SLOTS, TERMINAL, KnownOffer, Model, ModelJob
 
-KINDS = (*["offer"] * 5, "withdraw", "expire", "due", "lease lost", "lease lost", "forget", "worker lost")
+KINDS = (*["offer"] * 8, "withdraw", "expire", "due", *["lease lost"] * 3, "forget", "forget", "worker lost")
 
+# what a decision is mostly about; the other half of the time it is about any job
 STATUS_FOR = {"offer": "queued", "expire": "queued", "due": "queued", "lease lost": "in_progress"}
 
 
@@ -32,7 +33,8 @@ def decide(model: Model, kind: str, i: int, j: int, stale: int) -> Decision | No
     if kind == "withdraw":
         known = model.offer_at(j)
         return None if known is None else withdraw(model, known)
-    job = model.job_at(i // 2, STATUS_FOR.get(kind) if i % 2 else None)
+    orphan = model.orphan_at(i) if kind == "lease lost" and j % 4 == 0 else None
+    job = orphan or model.job_at(i // 2, STATUS_FOR.get(kind) if i % 2 else None)
     if job is None:
         return None
     match kind:
@@ -44,7 +46,7 @@ def decide(model: Model, kind: str, i: int, j: int, stale: int) -> Decision | No
         case "due":
             return due(model, job, stale)
         case "lease lost":
-            return lease_lost(model, job, bool(j % 2), stale) if job.owner is not None else None
+            return lease_lost(model, job, bool(j % 8 > 3), stale) if job.owner is not None else None
         case _:
             return forget(model, job, stale)
 
@@ -116,8 +118,8 @@ def due(model: Model, job: ModelJob, stale: int) -> Decision:
 def lease_lost(model: Model, job: ModelJob, final: bool, stale: int) -> Decision:
     owner = str(job.owner)
     beats = model.workers[owner].beats - stale if owner in model.workers else 1
-    # the sequence, too: a cancel that the leader has not folded yet must make it decide again
-    guard = JobGuard(fence=job.fence, worker_id=owner, sequence=job.sequence)
+    # a cancel that the leader has not folded yet must make it decide again
+    guard = JobGuard(fence=job.fence, worker_id=owner, not_cancelled=not job.cancel)
     write = Write(
         job.id,
         _events_of_a_lost_lease(job, owner, final),
@@ -195,5 +197,7 @@ def _guarded(model: Model, job: ModelJob, guard: JobGuard) -> Word | None:
     if guard.fence not in (None, job.fence) or guard.worker_id not in (None, job.owner):
         return Word.FENCED
     if guard.sequence not in (None, job.sequence) or guard.run not in (None, job.run):
+        return Word.CONFLICT
+    if guard.not_cancelled and job.cancel:
         return Word.CONFLICT
     return Word.CONFLICT if guard.states is not None and job.status not in guard.states else None

@@ -184,6 +184,7 @@ class Model:
     forgotten: dict[str, ModelJob] = field(default_factory=dict)
     refused: set[str] = field(default_factory=set)
     workers: dict[str, ModelWorker] = field(default_factory=dict)
+    registered: list[str] = field(default_factory=list)
     offers: list[KnownOffer] = field(default_factory=list)
     attempts: list[Attempt] = field(default_factory=list)
     minted: int = 0
@@ -210,13 +211,23 @@ class Model:
         return _pick(standing, i // 4) if standing and i % 4 else _pick(self.offers, i // 4)
 
     def attempt_at(self, i: int) -> Attempt | None:
-        """Return an attempt that runs, or in one of four cases any there ever was."""
+        """Return an attempt that runs; at times one whose worker runs the job anew, or any there ever was."""
         running = [attempt for attempt in self.attempts if self.holds(attempt)]
-        return _pick(running, i // 4) if running and i % 4 else _pick(self.attempts, i // 4)
+        superseded = [attempt for attempt in self.attempts if self._superseded(attempt)]
+        wanted = {0: self.attempts, 1: superseded}.get(i % 8, running)
+        return _pick(wanted or self.attempts, i // 8)
 
     def holds(self, attempt: Attempt) -> bool:
         job = self.jobs.get(attempt.job_id)
         return job is not None and (job.owner, job.fence) == (attempt.worker_id, attempt.fence)
+
+    def _superseded(self, attempt: Attempt) -> bool:
+        job = self.jobs.get(attempt.job_id)
+        return job is not None and job.owner == attempt.worker_id and job.fence > attempt.fence
+
+    def orphan_at(self, i: int) -> ModelJob | None:
+        """Return a job whose worker is gone."""
+        return _pick([job for job in self.jobs.values() if job.owner and job.owner not in self.workers], i)
 
     def _stands(self, known: KnownOffer) -> bool:
         return known.offer.job_id in self.jobs and known.id in self.jobs[known.offer.job_id].offers

@@ -5,11 +5,15 @@ That is the failure a client cannot tell from a lost request: the connection is 
 
 import asyncio
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 
 class LossyProxy:
-    """Forwards one unix socket to another; `drop` is the number of replies to function calls still to be lost."""
+    """Forwards one unix socket to another; `drop` counts the replies to function calls that are still to be lost.
+
+    `loses` may be replaced by a rule of its own, asked for each such reply.
+    """
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -19,6 +23,7 @@ class LossyProxy:
         self.path = Path(self._folder.name) / "lossy.sock"
         self.url = f"unix://{self.path}"
         self.drop = 0
+        self.loses: Callable[[], bool] = lambda: self.drop > 0
         self.dropped = 0
 
     async def open(self) -> None:
@@ -53,8 +58,8 @@ class LossyProxy:
 
     async def _down(self, reader: asyncio.StreamReader, link: "_Link") -> None:
         while data := await reader.read(65536):
-            if self.drop and link.calls:
-                self.drop -= 1
+            if link.calls and self.loses():
+                self.drop = max(0, self.drop - 1)
                 self.dropped += 1
                 break
             link.calls = False
