@@ -173,6 +173,7 @@ def _write_record(folder: Path, upload: Upload, reference: ArtifactRef, file_nam
         "tenantId": upload.tenant_id,
         "createdMs": upload.created_ms,
         "fileName": file_name,
+        "storedAs": file_name,
         "name": upload.name,
     }
     part = folder / f".{upload.id}.json.part"
