@@ -68,7 +68,18 @@ async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logge
             failures += 1
             await pause(failures, stop, random.random())
             continue
-        await Candidate(store, pool, state, config, log).run(stop)
+        await Candidate(store, pool, state, config, log, _keep_apart).run(stop)
+
+
+async def _keep_apart(pool: str) -> None:
+    """Keep a snapshot in a process of its own, which reads the same environment; it outlives nobody."""
+    child = await asyncio.create_subprocess_exec(sys.executable, "-m", "services.scheduler", "--snapshot", pool)
+    try:
+        await child.wait()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
 
 
 async def _snapshot(settings: Settings, pool: str, log: Logger) -> int:

@@ -16,10 +16,8 @@ class SchedulerConfig:
     leader_lease_ms: int = 3_000  # a leader that is silent for so long may be replaced
     tick_ms: int = 500  # longest wait between two turns
     worker_lease_ms: int = 10_000  # a worker whose counter stands still for so long is lost
-    snapshot_entries: int = (
-        20_000  # folded since the last snapshot, after which a standby makes one; a leader after twice
-    )
-    snapshot_ms: int = 300_000  # the same by time, if there was anything new at all
+    snapshot_entries: int = 20_000  # folded since the last snapshot: a standby keeps one, a leader after twice that
+    snapshot_ms: int = 300_000  # the same by time, if anything happened
 
     @property
     def pulse_ms(self) -> int:

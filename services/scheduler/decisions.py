@@ -12,6 +12,7 @@ from contracts.job import JobStatus
 from contracts.store.attempts import Offer
 from contracts.store.write import JobGuard, WorkEntry, WorkerFields, WorkerGuard, Write
 from services.scheduler.fold import policy
+from services.scheduler.fold.choosing import Choice, Withdrawal
 from services.scheduler.fold.job_folds import OVERTAKEN, WORKER_LOST
 from services.scheduler.fold.records import Job
 from services.scheduler.leases import LostWorker
@@ -39,7 +40,7 @@ class Basis:
     turn: int
 
 
-def offer(job: Job, choice: policy.Choice, offer_id: str, basis: Basis, i: int, of: int) -> Decision:
+def offer(job: Job, choice: Choice, offer_id: str, basis: Basis, i: int, of: int) -> Decision:
     """Offer a job to a slot."""
     event = ev.JobAssigned(
         worker_id=choice.worker_id, offer_id=offer_id, slot=choice.slot, device=choice.device, bytes=choice.bytes,
@@ -60,7 +61,7 @@ def offer(job: Job, choice: policy.Choice, offer_id: str, basis: Basis, i: int, 
     return Decision(write, job.id, choice.worker_id, choice.slot)
 
 
-def withdraw(job: Job, taken: policy.Withdrawal) -> Decision:
+def withdraw(job: Job, taken: Withdrawal) -> Decision:
     """Take an offer back, because a better job shall have the room."""
     event = ev.JobUnassigned(worker_id=taken.worker_id, offer_id=taken.offer_id, reason=OVERTAKEN)
     return _take_back(job, event, taken.slot, None)

@@ -32,14 +32,17 @@ GIVE_UP_S = 2.0  # when told to stop while the store is away
 
 
 class Leader:
-    """One term of leadership. `fold` takes in what was read; it is the candidate's, which goes on after the term."""
+    """One term of leadership. `fold` takes in what was read: the fold is the candidate's, and outlives the term.
+
+    `on_turn` is told after each turn where the newest snapshot stands.
+    """
 
     def __init__(
         self, store: Store, pool: str, token: str, state: PoolState, fold: Callable[[], None], wake: asyncio.Event,
-        config: SchedulerConfig, log: Logger,
+        config: SchedulerConfig, log: Logger, on_turn: Callable[[str], None],
     ) -> None:  # fmt: skip
         self._store, self._pool, self._token, self._config, self._log = store, pool, token, config, log
-        self._state, self._fold, self._wake = state, fold, wake
+        self._state, self._fold, self._wake, self._on_turn = state, fold, wake, on_turn
         self._clock = ServerClock()
         self._suspicions = Suspicions()
         self._weights = Weights()
@@ -104,6 +107,7 @@ class Leader:
         self._clock.hear(reply.now_ms, self._turned_ms)
         self._must_fold = reply.last or basis
         self._judge(decisions, reply, basis)
+        self._on_turn(self.watch.snapshot_position)
         return True
 
     def _build(self, decisions: list[Decision]) -> Turn:

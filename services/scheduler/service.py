@@ -7,7 +7,7 @@ term of leadership, the fold goes on from where it is.
 import asyncio
 import random
 
-from contracts.errors import StoreUnavailable
+from contracts.errors import HeadraceError, StoreUnavailable
 from contracts.ids import mint_token
 from contracts.store import Store
 from contracts.store.log import Poison, pause
@@ -15,7 +15,9 @@ from contracts.telemetry import Logger
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.fold.state import PoolState
 from services.scheduler.leader import Leader
+from services.scheduler.snapshots import LOOK_EVERY_MS, KeepApart, Pace, keep_state
 from services.scheduler.tail import Tail
+from services.scheduler.watch import mono_ms
 
 FOLD_AT_ONCE = 5_000
 ASK_EVERY_MS = 1_000  # a leader that resigns says so to nobody
@@ -24,8 +26,13 @@ ASK_EVERY_MS = 1_000  # a leader that resigns says so to nobody
 class Candidate:
     """See the module. `state` is the fold; read it, never change it."""
 
-    def __init__(self, store: Store, pool: str, state: PoolState, config: SchedulerConfig, log: Logger) -> None:
+    def __init__(
+        self, store: Store, pool: str, state: PoolState, config: SchedulerConfig, log: Logger, keep_apart: KeepApart
+    ) -> None:  # fmt: skip
         self._store, self._pool, self._config, self._log = store, pool, config, log
+        self._keep_apart, self._keeping = keep_apart, asyncio.create_task(asyncio.sleep(0))
+        self._pace = Pace(config.snapshot_entries, config.snapshot_ms)
+        self._looked_ms = -LOOK_EVERY_MS
         self.state = state
         self.is_leading = False
         self._wake = asyncio.Event()
@@ -45,9 +52,9 @@ class Candidate:
                     failures += 1
                     await pause(failures, stop, random.random())
         finally:
-            for task in (following, waking):
+            for task in (following, waking, self._keeping):
                 task.cancel()
-            await asyncio.gather(following, waking, return_exceptions=True)
+            await asyncio.gather(following, waking, self._keeping, return_exceptions=True)
 
     async def _run_once(self, stop: asyncio.Event) -> None:
         """Ask for the lead once; serve a term, or fold along until it is time to ask again."""
@@ -58,7 +65,8 @@ class Candidate:
             return
         self._log.info("lead_taken", pool=self._pool, epoch=epoch, position=self.state.position)
         leader = Leader(
-            self._store, self._pool, token, self.state, self._fold, self._wake, self._config, self._log
+            self._store, self._pool, token, self.state, self._fold, self._wake, self._config, self._log,
+            self._keep_from_apart,
         )  # fmt: skip
         self.is_leading = True
         try:
@@ -72,6 +80,7 @@ class Candidate:
         while not stop.is_set() and (left_s := end - asyncio.get_running_loop().time()) > 0:
             self._wake.clear()
             self._fold()
+            await self._keep_own()
             try:
                 async with asyncio.timeout(left_s):
                     await self._wake.wait()
@@ -86,6 +95,30 @@ class Candidate:
                 self.state.skip(entry.position)
             else:
                 self.state.apply(entry)
+
+    async def _keep_own(self) -> None:
+        """As a standby, keep a snapshot of this fold when it is time."""
+        if mono_ms() - self._looked_ms < LOOK_EVERY_MS:
+            return
+        self._looked_ms = mono_ms()
+        pointer = await self._store.snapshots.pointer(self._pool)
+        self._pace.saw(pointer.position, self.state.entries_read, mono_ms())
+        if self._pace.is_due(self.state.entries_read, mono_ms()):
+            self._pace.begun(self.state.entries_read, mono_ms())
+            await keep_state(self._store, self._pool, self.state)
+
+    def _keep_from_apart(self, newest: str) -> None:
+        """As the leader, have a snapshot kept outside this loop when no standby does it."""
+        self._pace.saw(newest, self.state.entries_read, mono_ms())
+        if self._keeping.done() and self._pace.is_due(self.state.entries_read, mono_ms(), factor=2):
+            self._pace.begun(self.state.entries_read, mono_ms())
+            self._keeping = asyncio.create_task(self._keep_and_tell())
+
+    async def _keep_and_tell(self) -> None:
+        try:
+            await self._keep_apart(self._pool)
+        except (OSError, HeadraceError) as error:
+            self._log.error("snapshot_failed", pool=self._pool, reason=str(error))
 
     async def _resign(self, token: str) -> None:
         try:

@@ -1,11 +1,12 @@
 """Snapshots of the fold in the store: load the newest, keep a new one. Never called on a leader's loop.
 
-A standby keeps one from its own state. Where there is none, the leader starts `python -m services.scheduler --snapshot POOL`:
-a process that loads the newest snapshot, folds to the end of the log, keeps the result and ends. A child by fork would
-save the fold again, but a fork of a process with threads and an event loop is not safe everywhere.
+A standby keeps one from its own state. Where there is none, the leader starts a process, `python -m services.scheduler
+--snapshot POOL`, that loads the newest snapshot, folds to the end of the log, keeps the result and ends. A fork would
+save folding again, but forking a process with threads and an event loop is not safe everywhere.
 """
 
 import random
+from collections.abc import Awaitable, Callable
 
 from contracts.ids import mint_token
 from contracts.positions import entry_key
@@ -15,6 +16,31 @@ from services.scheduler.fold.snapshot import dump, load
 from services.scheduler.fold.state import PoolState
 
 READ_COUNT = 1_000
+LOOK_EVERY_MS = 2_000
+KeepApart = Callable[[str], Awaitable[object]]  # keeps a snapshot of a pool outside this process's loop
+
+
+class Pace:
+    """When the next snapshot is due: so many entries, or so long with any at all, after the newest one there is."""
+
+    def __init__(self, entries: int, ms: int) -> None:
+        self._entries, self._ms = entries, ms
+        self._position = ""
+        self._mark, self._at_ms = 0, 0
+
+    def saw(self, position: str, entries_read: int, mono_ms: int) -> None:
+        """Note where the newest snapshot stands."""
+        if position != self._position:
+            self._position, self._mark, self._at_ms = position, entries_read, mono_ms
+
+    def is_due(self, entries_read: int, mono_ms: int, factor: int = 1) -> bool:
+        """Whether it is time; a leader waits `factor` times as long, so that a standby comes first."""
+        new = entries_read - self._mark
+        return new >= factor * self._entries or (new > 0 and mono_ms - self._at_ms >= factor * self._ms)
+
+    def begun(self, entries_read: int, mono_ms: int) -> None:
+        """Note that one is being made, so that one that fails is not tried at once again."""
+        self._mark, self._at_ms = entries_read, mono_ms
 
 
 async def load_state(store: Store, pool: str) -> PoolState:

@@ -22,7 +22,7 @@ from contracts.wire import Entry
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.retention import Retention
 from services.scheduler.service import Candidate
-from services.scheduler.snapshots import load_state
+from services.scheduler.snapshots import fold_and_keep, load_state
 from services.scheduler.turns import Rules
 
 T = TypeVar("T")
@@ -168,7 +168,15 @@ async def candidate(url: str, config: SchedulerConfig = CONFIG) -> AsyncIterator
     await store.directory.open()
     await store.open_pool(POOL)
     following = asyncio.create_task(store.directory.follow(stop))
-    found = Candidate(store, POOL, await load_state(store, POOL), config, structlog.get_logger())
+
+    async def apart(pool: str) -> None:
+        other = Store(url)
+        try:
+            await fold_and_keep(other, pool)
+        finally:
+            await other.aclose()
+
+    found = Candidate(store, POOL, await load_state(store, POOL), config, structlog.get_logger(), apart)
     running = asyncio.create_task(found.run(stop))
     try:
         yield found

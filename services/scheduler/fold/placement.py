@@ -34,7 +34,9 @@ class Place:
 def places(workers: Iterable[Worker]) -> list[Place]:
     """Return the slots that take part in choice, best first."""
     taking = (worker for worker in workers if not worker.draining)
-    found = [Place(worker, slot) for worker in taking for slot in worker.slots.values() if not slot.aside]
+    found = [
+        Place(worker, slot) for worker in taking for slot in worker.slots.values() if slot.listed and not slot.aside
+    ]
     return sorted(found, key=lambda place: place.rank)
 
 

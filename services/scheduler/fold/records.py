@@ -68,6 +68,7 @@ class Slot:
     deck: str | None = None
     deck_offer: str = ""
     deck_bytes: int = 0
+    listed: bool = True  # the worker still names it
     aside: bool = False  # out of choice after a mismatch
 
     @property

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contracts.errors import Corrupt
 from contracts.wire import Entry
 from services.scheduler.fold.books import Books
+from services.scheduler.fold.choosing import Choice, OnDeck, Withdrawal
 from services.scheduler.fold.job_folds import JOB_FOLDS
 from services.scheduler.fold.placement import Place, places
-from services.scheduler.fold.policy import Choice, OnDeck, Withdrawal
 from services.scheduler.fold.records import Job
 from services.scheduler.fold.timers import Clock
 from services.scheduler.fold.worker_folds import WORKER_FOLDS

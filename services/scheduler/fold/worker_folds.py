@@ -21,13 +21,11 @@ def _changed(books: Books, entry: Entry, event: Event) -> None:
     worker = books.workers.get(event.worker_id)
     if worker is None:
         return
+    for slot in worker.slots.values():  # one that is not named any more keeps what it runs and takes nothing new
+        slot.listed = False
     for info in event.slots:
         slot = worker.slots.setdefault(info.index, _slot(info))
-        slot.device, slot.kind, slot.bytes = info.device, info.kind, info.bytes
-    named = {info.index for info in event.slots}
-    # a slot that is not named any more is gone as soon as nothing is on it; until then it takes nothing new
-    for index in [index for index in worker.slots if index not in named]:
-        worker.slots[index].aside = True
+        slot.device, slot.kind, slot.bytes, slot.listed = info.device, info.kind, info.bytes, True
 
 
 def _draining(books: Books, entry: Entry, event: Event) -> None:
