@@ -21,7 +21,7 @@ from contracts.errors import HeadraceError
 from contracts.settings import load_settings
 from headrace.client import TERMINAL, Client, JsonObject, Problem, Unreachable
 from headrace.exits import Exit, exit_for_status
-from headrace.output import note
+from headrace.output import answers, note
 from headrace.progress_bar import ProgressBar
 from headrace.stack.logs import StackLog
 from headrace.stack.plan import Wishes
@@ -37,6 +37,7 @@ _WEBHOOK_LIMIT_S = 30.0
 _POLL_S = 0.1
 _MOST_EVENTS = 2000
 _MODEL = "scenes"
+_STEPS = 200  # more than the picture needs: slow enough to watch the preview grow
 
 
 class DemoFailed(HeadraceError):
@@ -83,12 +84,13 @@ async def _run(prompt: str, folder: Path) -> None:
         await stack.start()
         receiver = await opened.enter_async_context(WebhookReceiver(stack.keys.webhook_secret))
         client = await opened.enter_async_context(Client(stack.url, stack.keys.api_key))
-        await _show_one_job(client, receiver, prompt, Console(highlight=False))
+        await _show_one_job(client, receiver, prompt, answers())
 
 
 async def _show_one_job(client: Client, receiver: WebhookReceiver, prompt: str, console: Console) -> None:
-    body = {"userId": "demo", "model": _MODEL, "prompt": prompt, "webhookUrl": receiver.url}
-    job = (await client.submit(body | {"webhookEvents": ["job.completed", "job.failed"]})).body
+    body: JsonObject = {"userId": "demo", "prompt": prompt, "model": _MODEL, "webhookUrl": receiver.url}
+    body |= {"webhookEvents": ["job.completed", "job.failed"], "input": {"steps": _STEPS}}
+    job = (await client.submit(body)).body
     console.print(f"job {job['id']}")
     events = await _follow(client, job["id"], console)
     job = (await client.get(f"/v1/jobs/{job['id']}")).body
@@ -108,11 +110,12 @@ async def _follow(client: Client, job_id: str, console: Console) -> list[JsonObj
     with ProgressBar(console) as bar:
         while not (events and f"{events[-1]['type']}".removeprefix("job.") in TERMINAL):
             page = await client.pages(f"/v1/jobs/{job_id}/events", [], _MOST_EVENTS)
-            for event in page["data"][len(events) :]:
+            new, events = page["data"][len(events) :], page["data"]
+            for event in new:
                 bar.show(event)
-                if event["type"] == "preview.available":
-                    await _save_preview(client, event["data"], bar)
-            events = page["data"]
+            # there is one preview file: of several events only the newest still tells its step
+            if previews := [event["data"] for event in new if event["type"] == "preview.available"]:
+                await _save_preview(client, previews[-1], bar)
             await asyncio.sleep(_POLL_S)
     return events
 

@@ -40,7 +40,7 @@ def show_list(page: JsonObject, columns: Sequence[str], form: Format) -> None:
             table.add_column(name, no_wrap=True)
         for item in page["data"]:
             table.add_row(*(Text(_text(item.get(name))) for name in columns))
-        stdout().print(table)
+        answers().print(table)
         if page.get("hasMore"):
             note("more follow: raise --limit")
 
@@ -55,7 +55,7 @@ def show_one(item: JsonObject, form: Format, fields: Sequence[str] = ()) -> None
     table.add_column(overflow="fold")
     for name in fields or item:
         table.add_row(name, Text(_text(item.get(name))))
-    stdout().print(table)
+    answers().print(table)
 
 
 def show_problem(problem: Problem, form: Format) -> None:
@@ -75,7 +75,7 @@ def note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def stdout() -> Console:
+def answers() -> Console:
     """The console for answers; wide when nobody looks at it, so that nothing is cut."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)

@@ -9,18 +9,8 @@ from rich.text import Text
 from headrace.client import JsonObject
 
 _TELLING = (
-    "progress",
-    "step",
-    "phase",
-    "workerId",
-    "device",
-    "attempt",
-    "ms",
-    "gpuMs",
-    "name",
-    "artifactId",
-    "how",
-    "error",
+    *("device", "attempt", "model", "phase", "progress", "step", "bytes", "ms", "gpuMs"),
+    *("variant", "name", "reason", "how", "error"),
 )
 
 
@@ -30,7 +20,8 @@ def timeline_table(events: Sequence[JsonObject]) -> Table:
     for title in ("+ms", "n", "event", "source", "says"):
         table.add_column(title, justify="right" if title in ("+ms", "n") else "left", no_wrap=title != "says")
     for event in events:
-        cells = (str(elapsed_ms(events[0], event)), str(event["sequence"]), event["type"], event["source"])
+        source = str(event["source"]).partition("/")[0]
+        cells = (str(elapsed_ms(events[0], event)), str(event["sequence"]), event["type"], source)
         table.add_row(*map(Text, cells), Text(telling(event["data"])))
     return table
 
@@ -50,6 +41,7 @@ def telling(data: JsonObject) -> str:
     >>> telling({"progress": 50, "step": 4, "offerId": "x", "phase": None})
     'progress=50 step=4'
     """
+    data = data | data.get("artifact", {})
     return " ".join(f"{name}={data[name]}" for name in _TELLING if data.get(name) is not None)
 
 
