@@ -13,6 +13,7 @@ from redis.exceptions import ResponseError
 
 from contracts.errors import StoreUnavailable
 from contracts.store import library
+from contracts.store.channel import Channel
 from contracts.store.clients import as_store_error
 
 MAX_BATCH = 256
@@ -24,6 +25,7 @@ class Batcher:
 
     def __init__(self, client: Redis) -> None:
         self._client = client
+        self._channel = Channel(client)
         self._waiting: deque[tuple[list[object], asyncio.Future[object]]] = deque()
         self._running: asyncio.Task[None] | None = None
 
@@ -65,24 +67,13 @@ class Batcher:
                 future.set_result(reply)
 
     async def _execute(self, commands: list[list[object]]) -> list[object]:
-        replies = await self._pipeline(commands)
+        replies = await self._channel.exchange(commands)
         missing = [i for i, reply in enumerate(replies) if _is_missing(reply)]
         if missing:  # first use, a fresh server, or a node that joined: load and repeat just those
             await load(self._client)
-            for i, reply in zip(missing, await self._pipeline([commands[i] for i in missing]), strict=True):
+            for i, reply in zip(missing, await self._channel.exchange([commands[i] for i in missing]), strict=True):
                 replies[i] = reply
         return replies
-
-    async def _pipeline(self, commands: list[list[object]]) -> list[object]:
-        if len(commands) == 1:
-            try:
-                return [await self._client.execute_command(*commands[0])]  # type: ignore[no-untyped-call]
-            except ResponseError as error:
-                return [error]
-        pipeline = self._client.pipeline(transaction=False)
-        for command in commands:
-            pipeline.execute_command(*command)
-        return await pipeline.execute(raise_on_error=False)
 
 
 async def load(client: Redis) -> None:
