@@ -1,6 +1,6 @@
 """Check mode: fold a log and choose again. Pure.
 
-Each job.assigned says on which position and at which time it was chosen, in which turn, and as which choice of how many.
+Each job.assigned says on which position and at which time it was chosen, in which turn, as which choice of how many.
 The log is folded to that position, asked again, and must answer the same; a choice that is missing from the log must
 be explained by an entry about its job, its worker or the policy between the basis and the turn.
 """

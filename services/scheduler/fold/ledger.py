@@ -2,6 +2,9 @@
 
 A charge is remembered by job with the very amount it added, so that a refund takes back exactly that, whatever the
 weight has become meanwhile.
+
+The pool's virtual time is where the tenant stood that was served last, as far as it moved the pool forward. If that
+tenant is trued up below it, the pool follows: an estimate that was far too high must not put newcomers behind.
 """
 
 from heapq import heappop, heappush
@@ -20,6 +23,7 @@ class Ledger:
         self.weights: dict[str, int] = {}
         self.charges: dict[str, tuple[str, int]] = {}  # job -> tenant, what was added to its virtual time
         self.virtual = 0
+        self.ahead: str | None = None  # the tenant that moved the pool's virtual time last
         self.waiting = 0  # jobs of all tenants
         self.boards = Boards()
         self._idle: list[tuple[int, str]] = []  # tenants with nothing but a debt
@@ -28,8 +32,13 @@ class Ledger:
         """Return the tenant's record, making one at the pool's virtual time."""
         known = self.tenants.get(tenant_id)
         if known is None:
-            known = self.tenants[tenant_id] = Tenant(tenant_id, self.virtual)
+            known = self.tenants[tenant_id] = Tenant(tenant_id, self.now())
         return known
+
+    def now(self) -> int:
+        """Return the pool's virtual time."""
+        ahead = self.tenants.get(self.ahead or "")
+        return self.virtual if ahead is None else min(self.virtual, ahead.v)
 
     def cost(self, tenant_id: str, device_ms: int) -> int:
         """Return what `device_ms` adds to the tenant's virtual time."""
@@ -37,12 +46,13 @@ class Ledger:
 
     def lift(self, tenant: Tenant) -> None:
         """Bring a tenant that begins to wait up to the pool's virtual time."""
-        tenant.v = max(tenant.v, self.virtual)
+        tenant.v = max(tenant.v, self.now())
 
     def charge(self, job_id: str, tenant_id: str, device_ms: int) -> None:
         """Charge an estimate; the pool's virtual time becomes that of the tenant that was served."""
         tenant = self.tenant(tenant_id)
-        self.virtual = max(self.virtual, tenant.v)
+        if tenant.v >= self.now():
+            self.virtual, self.ahead = tenant.v, tenant_id
         cost = self.cost(tenant_id, device_ms)
         self.charges[job_id] = (tenant_id, cost)
         tenant.charged += 1
@@ -66,8 +76,8 @@ class Ledger:
         """Let go of a tenant that neither waits nor runs, at once or when its debt is overtaken."""
         if tenant.waiting or tenant.charged:
             return
-        if tenant.v <= self.virtual:
-            self.tenants.pop(tenant.id, None)
+        if tenant.v <= self.now():
+            self._drop(tenant)
         else:
             heappush(self._idle, (tenant.v, tenant.id))
         if not self.charges and not self.waiting:
@@ -80,13 +90,20 @@ class Ledger:
                 heappush(self._idle, (tenant.v, tenant.id))
 
     def _forgive_idle(self) -> None:
-        while self._idle and self._idle[0][0] <= self.virtual:
+        now = self.now()
+        while self._idle and self._idle[0][0] <= now:
             tenant = self.tenants.get(heappop(self._idle)[1])
-            if tenant is not None and not tenant.waiting and not tenant.charged and tenant.v <= self.virtual:
-                del self.tenants[tenant.id]
+            if tenant is not None and not tenant.waiting and not tenant.charged and tenant.v <= now:
+                self._drop(tenant)
+
+    def _drop(self, tenant: Tenant) -> None:
+        if tenant.id == self.ahead:
+            self.virtual, self.ahead = self.now(), None
+        self.tenants.pop(tenant.id, None)
 
     def _empty(self) -> None:
         """The pool is empty: debts are forgiven, since nobody is left to be owed anything."""
         self.virtual = max([self.virtual, *(tenant.v for tenant in self.tenants.values())])
+        self.ahead = None
         self.tenants.clear()
         self._idle.clear()

@@ -123,6 +123,7 @@ class FairPolicy:
         ledger = self._ledger
         return {
             "virtual": ledger.virtual,
+            "ahead": ledger.ahead,
             "tenants": {tenant.id: tenant.v for tenant in ledger.tenants.values()},
             "weights": ledger.weights,
             "charges": ledger.charges,
@@ -131,12 +132,15 @@ class FairPolicy:
     def restore(self, data: dict[str, object], waiting: Sequence[Waiting]) -> None:
         """Take over a snapshot, with the jobs that were waiting in it."""
         ledger = self._ledger
-        virtual, tenants, weights, charges = (data[name] for name in ("virtual", "tenants", "weights", "charges"))
+        virtual, ahead, tenants, weights, charges = (
+            data[name] for name in ("virtual", "ahead", "tenants", "weights", "charges")
+        )
         assert isinstance(virtual, int)
         assert isinstance(tenants, dict)
         assert isinstance(weights, dict)
         assert isinstance(charges, dict)
-        ledger.virtual, ledger.weights = virtual, dict(weights)
+        assert ahead is None or isinstance(ahead, str)
+        ledger.virtual, ledger.ahead, ledger.weights = virtual, ahead, dict(weights)
         ledger.tenants = {tenant_id: Tenant(tenant_id, v) for tenant_id, v in tenants.items()}
         for job_id, (tenant_id, cost) in charges.items():
             ledger.charges[job_id] = (tenant_id, cost)
