@@ -2,8 +2,8 @@
 
 from contracts import events as ev
 from contracts.store import Word, keys
-from contracts.store.attempts import Attempt
-from contracts.store.write import JobGuard, WorkerGuard, Write
+from contracts.store.attempts import Attempt, read_offer
+from contracts.store.write import JobGuard, WorkEntry, WorkerGuard, Write
 from tests.store.play import POOL, TENANT, Play
 
 
@@ -231,3 +231,41 @@ async def test_a_write_about_a_job_that_is_gone_is_gone_and_does_not_bring_it_ba
     assert words == [Word.GONE] * 5
     assert await play.log_length() == before
     assert [key async for key in play.store.client.scan_iter(f"*:job:{attempt.job_id}")] == []
+
+
+async def test_a_work_stream_that_was_lost_is_made_again_and_nothing_offered_is_missed(play: Play) -> None:
+    """An offer that nobody can read would hold its job until somebody looked at the store by hand."""
+    reader = play.store.work(POOL, play.worker)
+    await play.store.client.delete(keys.work(POOL, play.worker))
+
+    offer = await play.offers(await play.job())
+
+    messages = [message for _ in range(2) for message in await reader.read(block_ms=100)]
+    assert [read_offer((message.fields or {})[b"d"]) for message in messages] == [offer]
+
+
+async def test_a_work_group_that_was_lost_shows_again_what_is_not_done(play: Play) -> None:
+    offer = await play.offers(await play.job())
+    await play.store.client.xgroup_destroy(keys.work(POOL, play.worker), keys.GROUP_WORK)
+
+    await play.store.attempts.heartbeat(POOL, play.worker, ())
+
+    reader = play.store.work(POOL, play.worker)
+    messages = [message for _ in range(2) for message in await reader.read(block_ms=100)]
+    assert [read_offer((message.fields or {})[b"d"]) for message in messages] == [offer]
+
+
+async def test_what_is_sent_to_a_worker_that_is_gone_leaves_no_stream_behind(play: Play) -> None:
+    attempt = await play.running()
+    lost = ev.WorkerLost(worker_id=play.worker, silent_ms=1)
+    await play.decides(Write(play.worker, (lost,), of_job=False, remove_worker=play.worker))
+    cancel = Write(
+        attempt.job_id,
+        (ev.JobCancelRequested(by="a"),),
+        guard=JobGuard(sequence=3),
+        work=(WorkEntry(play.worker, "cancel", {"jobId": attempt.job_id, "fence": 1}),),
+    )
+
+    assert (await play.store.jobs.append(POOL, cancel, "w")).word is Word.APPLIED
+
+    assert [key async for key in play.store.client.scan_iter(f"*{play.worker}*")] == []

@@ -137,7 +137,12 @@ local function commit(keys, log, usage, id, w)
     if redis.call('EXISTS', keys[change[1]]) == 1 then set_fields(keys[change[1]], {unpack(change, 2)}, 0, {}) end
   end
   for _, work in ipairs(w.add or {}) do
-    redis.call('XADD', keys[work[1]], 'NOMKSTREAM', '*', unpack(work, 2))
+    local key = keys[work[1]]
+    if not redis.call('XADD', key, 'NOMKSTREAM', '*', unpack(work, 2)) and w.gw and w.gw.open then
+      -- the worker is there, its stream was lost: an offer nobody could read would hold the job for ever
+      redis.call('XGROUP', 'CREATE', key, 'gpu', '0', 'MKSTREAM')
+      redis.call('XADD', key, '*', unpack(work, 2))
+    end
   end
   for i = 2, #(w.ack or {}) do
     redis.call('XACK', keys[w.ack[1]], 'gpu', w.ack[i])

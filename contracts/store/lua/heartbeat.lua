@@ -17,6 +17,8 @@ local function heartbeat(keys, args)
     local mine = tonumber(job[1] or -1) == h[2] and job[2] == worker
     reply[3 + i] = not mine and '0' or (job[3] and 'c' or '1')
   end
+  -- Made again when the store lost it, at the beginning: all that lies in the stream is still to be done.
+  redis.pcall('XGROUP', 'CREATE', keys[2], 'gpu', '0', 'MKSTREAM')
   for i = 2, #args do
     redis.call('XACK', keys[2], 'gpu', args[i])
     redis.call('XDEL', keys[2], args[i])
