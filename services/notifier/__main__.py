@@ -18,8 +18,7 @@ from services.notifier.courier import Courier
 from services.notifier.lanes import Lanes
 from services.notifier.service import Identity, Notifier
 
-WAITING_MAX = 10_000
-LANE_WAITING_MAX = 1_000
+WAITING_MAX = 1_000  # claimed ahead; what is above lies in the store, where other processes find it
 EXIT_CONFIGURATION = 2
 
 
@@ -61,7 +60,6 @@ async def serve(settings: Settings, log: Logger) -> None:
         running_max=webhook.concurrency,
         lane_running_max=webhook.endpoint_concurrency,
         waiting_max=WAITING_MAX,
-        lane_waiting_max=LANE_WAITING_MAX,
     )
     store = Store(settings.redis.url)
     schedule = Schedule(webhook.schedule)

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from contracts.errors import Corrupt, StoreUnavailable
 from contracts.retry import Schedule
@@ -40,13 +41,11 @@ from services.notifier.record import (
     tries_of,
 )
 
-CLAIM_BATCH = 100
+CLAIM_BATCH = 200
 # Short, so that the deliveries of a killed process are not long in coming; held again while an attempt lasts.
 CLAIM_MS = 6_000
 HOLD_EVERY_MS = 2_000
-WAIT_IN_LANE_MS = 3_000
-# For deliveries whose lane is full: the backlog of one receiver must not be claimed over and over.
-DEFER_MS = 20_000
+START_WITHIN_MS = 4_000  # an attempt begins only while its claim has time left to be held again
 POLL_S = 1.0  # a delivery planned by another process is seen within this
 GRACE_S = 5.0
 HAND_BACK_S = 2.0
@@ -105,18 +104,21 @@ class Courier:
 
     async def claim_once(self, pool: str) -> float:
         """Claim what is due and start what has room; returns the seconds after which to look again."""
-        room = min(self._lanes.room, CLAIM_BATCH)
-        if room == 0:
+        if self._lanes.room == 0:
             return POLL_S
-        due = await self._store.deliveries.claim_due(pool, room, CLAIM_MS)
+        start_by_ms = self._clock.mono_ms() + START_WITHIN_MS
+        due = await self._store.deliveries.claim_due(pool, CLAIM_BATCH, CLAIM_MS)
         self._clock.observe(due.now_ms)
-        start_by_ms = self._clock.mono_ms() + WAIT_IN_LANE_MS
-        claims = [Claimed(pool, delivery_id, lane_of(delivery_id), start_by_ms) for delivery_id in due.ids]
-        refused = [claimed.delivery_id for claimed in claims if not self._lanes.offer(claimed)]
+        refused: dict[str, list[str]] = {}
+        for delivery_id in due.ids:
+            claimed = Claimed(pool, delivery_id, lane_of(delivery_id))
+            if not self._lanes.offer(claimed, start_by_ms):
+                refused.setdefault(claimed.lane, []).append(delivery_id)
         self._start_attempts()
-        if refused:
-            await self._store.deliveries.hold(pool, refused, DEFER_MS)
-        if len(due.ids) == room:
+        for lane, delivery_ids in refused.items():
+            put_off_ms = self._lanes.put_off_ms(lane, len(delivery_ids), self._clock.mono_ms())
+            await self._store.deliveries.hold(pool, delivery_ids, put_off_ms)
+        if len(due.ids) == CLAIM_BATCH:
             return 0.0
         if due.next_due_ms is None:
             return POLL_S
@@ -141,10 +143,13 @@ class Courier:
                     await self._store.deliveries.hold(pool, delivery_ids, 0)
 
     async def _hold(self, pool: str) -> None:
-        """Keep the claims of attempts under way: they may last longer than a claim."""
+        """Keep the claims of what is under way and what waits for it: both may last longer than a claim."""
+        start_by_ms = self._clock.mono_ms() + START_WITHIN_MS
+        waiting = self._lanes.held(pool)
         running = [claimed.delivery_id for claimed in self._attempts.values() if claimed.pool == pool]
-        if running:
-            await self._store.deliveries.hold(pool, running, CLAIM_MS)
+        if waiting or running:
+            await self._store.deliveries.hold(pool, waiting + running, CLAIM_MS)
+            self._lanes.renew(waiting, start_by_ms)
 
     async def _fail(self, failures: int, stop: asyncio.Event) -> tuple[int, float]:
         await pause(failures, stop, self._chance())
@@ -154,12 +159,12 @@ class Courier:
         while not self._stop.is_set() and (claimed := self._lanes.take(self._clock.mono_ms())):
             task = asyncio.create_task(self._deliver(claimed))
             self._attempts[task] = claimed
-            task.add_done_callback(self._ended)
+            task.add_done_callback(partial(self._ended, self._clock.mono_ms()))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, begun_ms: int, task: asyncio.Task[None]) -> None:
         had_room = self._lanes.room > 0
         claimed = self._attempts.pop(task)
-        self._lanes.release(claimed)
+        self._lanes.release(claimed, self._clock.mono_ms() - begun_ms)
         if not task.cancelled() and (error := task.exception()) is not None:
             # The claim runs out and it is tried again; nothing is recorded that did not happen.
             self._log.error("delivery_failed", delivery_id=claimed.delivery_id, exc_info=error)

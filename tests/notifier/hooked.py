@@ -98,7 +98,7 @@ async def notifier(
     url: str, *, delays_s: Sequence[float] = (0, 0.1, 0.2), timeout_s: float = 5, consumer: str = "one", **changes
 ) -> AsyncIterator[Notifier]:
     """Run a notifier in this loop, and stop it in order."""
-    limits = {"running_max": 64, "lane_running_max": 5, "waiting_max": 1000, "lane_waiting_max": 500} | changes
+    limits = {"running_max": 64, "lane_running_max": 5, "waiting_max": 1000} | changes
     store = Store(url)
     log = structlog.get_logger()
     sender = Sender(timeout_s=timeout_s, allow_private="loopback", user_agent="headrace/test")

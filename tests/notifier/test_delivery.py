@@ -194,7 +194,10 @@ async def test_two_hundred_attempts_leave_no_socket_behind():
             await asyncio.gather(*(quick.attempt(post(receivers[number % 5].url())) for number in range(100)))
         for receiver in receivers:
             await receiver.wait_for(lambda receiver=receiver: receiver.open_connections == 0)
-        assert len(os.listdir("/proc/self/fd")) <= before + 2
+        # Both ends live here, and a loop closes a descriptor some turns after the connection is over.
+        async with asyncio.timeout(20):
+            while len(os.listdir("/proc/self/fd")) > before + 2:  # noqa: ASYNC110  the kernel sets no event
+                await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])

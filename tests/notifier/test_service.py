@@ -259,12 +259,12 @@ async def test_a_backlog_beyond_its_lane_is_put_off_and_the_next_in_line_is_serv
         for _ in range(150):
             await admit(store, slow.url(), events=["job.created"])
         await admit(store, quick.url(), events=["job.created"])
-        async with notifier(store_url, lane_waiting_max=3, timeout_s=20):
+        async with notifier(store_url, waiting_max=6, timeout_s=20):
             await quick.wait_for_requests(1)
             await slow.wait_for_requests(5)
             assert slow.busiest == 5
-            far_off_ms = 1000 * (await store.client.time())[0] + 10_000
-            await until(lambda: put_off(store, far_off_ms, 150 - 5 - 3))
+            far_off_ms = 1000 * (await store.client.time())[0] + 7_000
+            await until(lambda: put_off(store, far_off_ms, 20))
 
 
 async def put_off(store: Store, after_ms: int, count: int) -> bool:
