@@ -5,6 +5,7 @@ A decision is built on the state before the turn and judged at its place in the 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from contracts import events as ev
 from contracts.store import Word
@@ -94,9 +95,8 @@ def withdraw(model: Model, known: KnownOffer) -> Decision:
     def judge() -> Word:
         job = model.jobs.get(known.offer.job_id)
         word = Word.GONE if job is None else job.loses_offer(known.id)
-        if word is Word.APPLIED and known.worker in model.workers:
-            model.clear_deck(known)
-            model.workers[known.worker].work.append(("withdraw", known.id))
+        if word is Word.APPLIED:
+            model.take_back([known])
         return word
 
     return Decision(write, judge)
@@ -105,8 +105,22 @@ def withdraw(model: Model, known: KnownOffer) -> Decision:
 def expire(model: Model, job: ModelJob, stale: int) -> Decision:
     guard = JobGuard(states=("scheduled", "queued"), run=job.run - stale)
     event = ev.JobExpired(start_by_at_ms=1, waited_ms=1)
-    write = Write(job.id, (event,), guard=guard, closes_for=job.tenant)
-    return Decision(write, _judged(model, job, guard, lambda: job.ends("expired")))
+    write = Write(job.id, (event,), guard=guard, closes_for=job.tenant, **taking_back(model, job))
+    taken = model.standing(job)
+
+    def apply() -> None:
+        job.ends("expired")
+        model.take_back(taken)
+
+    return Decision(write, _judged(model, job, guard, apply))
+
+
+def taking_back(model: Model, job: ModelJob) -> dict[str, Any]:
+    """Return what a write that ends a waiting job does to the decks it lies on."""
+    offers = model.standing(job)
+    fields = [WorkerFields(known.worker, {f"d{known.offer.slot}": ""}) for known in offers]
+    work = [WorkEntry(known.worker, "withdraw", {"offerId": known.id, "jobId": job.id}) for known in offers]
+    return {"worker_fields": fields, "work": work}
 
 
 def due(model: Model, job: ModelJob, stale: int) -> Decision:
@@ -169,7 +183,7 @@ def worker_lost(model: Model, worker: str, stale: int) -> Decision | None:
 
 def forget(model: Model, job: ModelJob, stale: int) -> Decision:
     guard = JobGuard(states=TERMINAL, sequence=job.sequence - stale)
-    write = Write(job.id, (), guard=guard, forget=(job.tenant, 60))
+    write = Write(job.id, (ev.JobForgotten(),), guard=guard, forget=(job.tenant, 60))
     return Decision(write, _judged(model, job, guard, lambda: model.forget(job)))
 
 

@@ -236,5 +236,16 @@ class Model:
         if known.worker in self.workers:
             self.workers[known.worker].decks.pop(known.offer.slot, None)
 
+    def standing(self, job: ModelJob) -> list[KnownOffer]:
+        return [known for known in self.offers if known.id in job.offers]
+
+    def take_back(self, offers: Sequence[KnownOffer]) -> None:
+        """Clear the decks of these offers and tell their workers."""
+        for known in offers:
+            self.clear_deck(known)
+            if known.worker in self.workers:
+                self.workers[known.worker].work.append(("withdraw", known.id))
+
     def forget(self, job: ModelJob) -> None:
+        job.events.append("job.forgotten")
         self.forgotten[job.id] = self.jobs.pop(job.id)

@@ -25,7 +25,7 @@ from contracts.store.leadership import Turn, build_turn
 from contracts.store.write import JobGuard, WorkEntry, Write
 from tests.servers import Server
 from tests.store.comparison import POOL, TENANTS, compare_counters, compare_jobs, compare_whole_log, compare_workers
-from tests.store.decisions import KINDS, decide
+from tests.store.decisions import KINDS, decide, taking_back
 from tests.store.job_model import KnownOffer, Model, ModelJob, ModelWorker
 from tests.store.lossy import LossyProxy
 
@@ -189,14 +189,22 @@ class Library(RuleBasedStateMachine):
 
         assert reply.word is job.append(write_id, sequence)
         if reply.word is Word.APPLIED and not known:
-            if write.work and job.owner in self.model.workers:
-                self.model.workers[job.owner].work.append(("cancel", job.id))
-            (job.cancels if job.open else job.retries)()
+            self._after_append(job)
             assert reply.position == self._last_position(job.id)
+
+    def _after_append(self, job: ModelJob) -> None:
+        if not job.open:
+            job.retries()
+            return
+        self.model.take_back(self.model.standing(job))
+        if job.owner in self.model.workers:
+            self.model.workers[job.owner].work.append(("cancel", job.id))
+        job.cancels()
 
     def _cancel(self, job: ModelJob) -> Write:
         if job.owner is None:
-            return Write(job.id, (ev.JobCancelled(how="queued", by="a"),), closes_for=job.tenant)
+            ended = ev.JobCancelled(how="queued", by="a")
+            return Write(job.id, (ended,), closes_for=job.tenant, **taking_back(self.model, job))
         work = (WorkEntry(job.owner, "cancel", {"jobId": job.id, "fence": job.fence}),)
         return Write(job.id, (ev.JobCancelRequested(by="a"),), work=work)
 
@@ -422,7 +430,7 @@ def test_the_library_keeps_its_promises_when_replies_are_lost(any_server: Server
     run_state_machine_as_test(
         OnThisServer,
         settings=settings(
-            max_examples=30,
+            max_examples=25,
             stateful_step_count=50,
             deadline=None,
             print_blob=True,
