@@ -8,9 +8,10 @@ Does not promise order between the deliveries of a job.
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from contracts.errors import Corrupt, StoreUnavailable
+from contracts.errors import Corrupt, StoreUnavailable, Unavailable
 from contracts.ids import BadId, parse_job_id
 from contracts.job import JobState, fold
 from contracts.positions import START
@@ -31,6 +32,7 @@ BLOCK_MS = 1000
 ABANDONED_MS = 5_000
 TAKE_OVER_EVERY_S = 2.0
 TIDY_EVERY_S = 600.0
+STRIKES_MAX = 3
 CONSUMER_IDLE_MS = 3_600_000
 
 
@@ -50,6 +52,7 @@ class Planner:
         self._take_over_from = START
         self._take_over_at_s = 0.0
         self._tidy_at_s = 0.0
+        self._strikes: Counter[str] = Counter()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Plan until `stop`, then leave the group if nothing is pending."""
@@ -57,8 +60,8 @@ class Planner:
         while not stop.is_set():
             try:
                 await self.run_once()
-                failures = 0
-            except StoreUnavailable:
+                failures = await self._fail(failures, stop) if self._strikes else 0
+            except Unavailable:
                 failures = await self._fail(failures, stop)
             except Exception:
                 self._log.exception("planning_failed", consumer=self._consumer)
@@ -77,16 +80,11 @@ class Planner:
             await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS)
         messages = taken or await self._reader.read(BATCH, BLOCK_MS)
         if messages:
-            await self._plan(messages)
+            await self._plan_all(messages)
         return len(messages)
 
-    async def _fail(self, failures: int, stop: asyncio.Event) -> int:
-        # What was read and not acknowledged is ours alone: begin with it again.
-        self._reader.own_again()
-        await pause(failures, stop, random.random())
-        return failures + 1
-
-    async def _plan(self, messages: Sequence[Message]) -> None:
+    async def plan(self, messages: Sequence[Message]) -> None:
+        """Store the deliveries of a batch and acknowledge it; wherever the batch came from."""
         read = [message.entry() for message in messages]
         poison = [entry for entry in read if isinstance(entry, Poison)]
         deliveries: list[PlannedDelivery] = []
@@ -101,6 +99,44 @@ class Planner:
             self._log.error("entry_set_aside", position=entry.position, reason=entry.reason)
         if new:
             self._planned()
+
+    async def _plan_all(self, messages: Sequence[Message]) -> None:
+        """Plan a batch; if that fails for another reason than the store's absence, plan one by one.
+
+        So one event that nobody foresaw stops itself only, and is set aside after three tries.
+        """
+        try:
+            await self.plan(messages)
+            self._strikes.clear()
+            return
+        except Unavailable:
+            raise
+        except Exception:
+            self._log.exception("batch_failed", first=messages[0].position, entries_count=len(messages))
+        for message in messages:
+            await self._plan_alone(message)
+
+    async def _plan_alone(self, message: Message) -> None:
+        position = message.position
+        try:
+            await self.plan([message])
+            del self._strikes[position]
+        except Unavailable:
+            raise
+        except Exception as error:
+            self._strikes[position] += 1
+            if self._strikes[position] < STRIKES_MAX:
+                return
+            aside = Poison(position, f"cannot be planned: {type(error).__name__}")
+            await self._store.deliveries.plan(self._pool, GROUP, [], [position], [aside])
+            del self._strikes[position]
+            self._log.error("entry_set_aside", position=position, reason=aside.reason)
+
+    async def _fail(self, failures: int, stop: asyncio.Event) -> int:
+        # What was read and not acknowledged is ours alone: begin with it again.
+        self._reader.own_again()
+        await pause(failures, stop, random.random())
+        return failures + 1
 
     async def _of_job(self, entries: list[Entry]) -> tuple[list[Planned], list[Poison]]:
         """Plan the hooked events of one job, oldest first."""

@@ -296,6 +296,21 @@ async def test_entries_that_cannot_be_read_are_set_aside_and_block_nothing(store
     assert len(receiver.requests) == 2
 
 
+async def test_an_event_that_fails_in_a_way_nobody_foresaw_stops_only_itself(store, store_url):
+    """Its job's key is of the wrong type: the store answers with an error, each time, for the whole batch."""
+    async with Receiver([answer(200)]) as receiver:
+        broken = await admit(store, receiver.url(), events=["job.created"])
+        kept = await admit(store, receiver.url(), events=["job.created"])
+        await store.client.delete(keys.job(POOL, broken))
+        await store.client.set(keys.job(POOL, broken), "not a hash")
+        async with notifier(store_url):
+            await receiver.wait_for_requests(1)
+            await until(lambda: settled(store))
+    assert [orjson.loads(request.body)["jobId"] for request in receiver.requests] == [kept]
+    [(_, fields)] = await store.client.xrange(keys.poison(POOL))
+    assert fields[b"reason"].startswith(b"cannot be planned")
+
+
 async def test_a_stored_delivery_that_cannot_be_read_is_set_aside(store, store_url):
     broken = "dlv_00000000000000000000000000aa_1_anon_0"
     await store.client.hset(keys.delivery(POOL, broken), mapping={"state": "waiting", "try": "0"})
