@@ -13,8 +13,8 @@ from redis.exceptions import ResponseError
 
 from contracts.errors import StoreUnavailable
 from contracts.store import library
-from contracts.store.channel import Channel
-from contracts.store.clients import as_store_error
+from contracts.store.channel import Channel, Command
+from contracts.store.clients import COMMAND_TIMEOUT_S, LOST, as_store_error, retry_schedule
 
 MAX_BATCH = 256
 MAX_WAITING = 20_000
@@ -23,17 +23,18 @@ MAX_WAITING = 20_000
 class Batcher:
     """Calls of the function library through one connection, batched."""
 
-    def __init__(self, client: Redis) -> None:
+    def __init__(self, client: Redis, retries: int) -> None:
         self._client = client
-        self._channel = Channel(client)
-        self._waiting: deque[tuple[list[object], asyncio.Future[object]]] = deque()
+        self._channel = Channel(client.connection_pool)
+        self._retry = retry_schedule(retries)
+        self._waiting: deque[tuple[Command, asyncio.Future[object]]] = deque()
         self._running: asyncio.Task[None] | None = None
 
-    async def call(self, verb: str, keys: Sequence[str], args: Sequence[object]) -> object:
+    async def call(self, verb: str, keys: Sequence[str], args: Command) -> object:
         """Call a verb and return its raw reply. Raises StoreUnavailable, StoreFull."""
         if len(self._waiting) >= MAX_WAITING:
             raise StoreUnavailable("too many calls are waiting")
-        command: list[object] = ["FCALL", library.function_name(verb), len(keys), *keys, *args]
+        command = ["FCALL", library.function_name(verb), len(keys), *keys, *args]
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._waiting.append((command, future))
         if self._running is None or self._running.done():
@@ -41,9 +42,10 @@ class Batcher:
         return await future
 
     async def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for what is under way and close the connection."""
         if self._running is not None:
             await self._running
+        await self._channel.aclose()
 
     async def _drain(self) -> None:
         while self._waiting:
@@ -53,7 +55,7 @@ class Batcher:
             if batch:
                 await self._send(batch)
 
-    async def _send(self, batch: list[tuple[list[object], asyncio.Future[object]]]) -> None:
+    async def _send(self, batch: list[tuple[Command, asyncio.Future[object]]]) -> None:
         try:
             replies = await self._execute([command for command, _ in batch])
         except Exception as error:  # every caller must hear of it, whatever it was
@@ -66,14 +68,29 @@ class Batcher:
             else:
                 future.set_result(reply)
 
-    async def _execute(self, commands: list[list[object]]) -> list[object]:
-        replies = await self._channel.exchange(commands)
+    async def _execute(self, commands: Sequence[Command]) -> list[object]:
+        replies = await self._exchange(commands)
         missing = [i for i, reply in enumerate(replies) if _is_missing(reply)]
         if missing:  # first use, a fresh server, or a node that joined: load and repeat just those
             await load(self._client)
-            for i, reply in zip(missing, await self._channel.exchange([commands[i] for i in missing]), strict=True):
+            for i, reply in zip(missing, await self._exchange([commands[i] for i in missing]), strict=True):
                 replies[i] = reply
         return replies
+
+    async def _exchange(self, commands: Sequence[Command]) -> list[object]:
+        """Send a batch, again as a whole when a reply is lost or the server is not ready: each call is idempotent."""
+
+        async def once() -> list[object]:
+            replies = await self._channel.exchange(commands, COMMAND_TIMEOUT_S)
+            for reply in replies:
+                if isinstance(reply, LOST):
+                    raise reply
+            return replies
+
+        async def hang_up(_: Exception) -> None:
+            await self._channel.aclose()  # another connection may lead to a server that is ready
+
+        return await self._retry.call_with_retry(once, hang_up)
 
 
 async def load(client: Redis) -> None:

@@ -1,55 +1,150 @@
-"""Many commands in one write, their answers in one go: what a batch needs of a connection, and no more.
+"""One connection to the server without a client's machinery per call: commands go out, their replies come back.
 
-Promises: answers come in the order of the commands, an error among them takes its place; the whole exchange has one
-time-out; retries are those of the client. The general pipeline of redis-py does the same with a timer for each answer
-and commands packed in Python, which costs several times as much as the rest of a call.
+redis-py opens it (address, TLS, password, protocol); from then on hiredis packs and parses. Through redis-py's own
+path a call costs this process several times as much, and it would be most of what a job costs.
+Promises: a reply belongs to the command it is returned for. After an error, a time-out or a cancelled exchange the
+connection is closed and the next exchange opens another, so a late reply can never be taken for that of a later
+command. Does not retry and does not know what it carries.
 """
 
 import asyncio
-import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 import hiredis
-from redis.asyncio import Connection, Redis
-from redis.exceptions import ResponseError, TimeoutError
+from redis.asyncio import ConnectionPool
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    ConnectionError,
+    MasterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    ResponseError,
+    TimeoutError,
+    TryAgainError,
+)
 
-EXCHANGE_TIMEOUT_S = 5.0
+Command: TypeAlias = Sequence[Any]  # texts, bytes, numbers
+
+_MORE = object()
+_ERRORS: dict[str, type[Exception]] = {
+    "CLUSTERDOWN": ClusterDownError,
+    "LOADING": BusyLoadingError,
+    "MASTERDOWN": MasterDownError,
+    "OOM": OutOfMemoryError,
+    "READONLY": ReadOnlyError,
+    "TRYAGAIN": TryAgainError,
+}
 
 
 class Channel:
-    """Borrows a connection of the client for each exchange."""
+    """Opened when it is first used. Exchanges take turns; close with `aclose`."""
 
-    def __init__(self, client: Redis) -> None:
-        self._pool = client.connection_pool
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+        self._turn = asyncio.Lock()
+        self._wire: _Wire | None = None
 
-    async def exchange(self, commands: Sequence[Sequence[Any]]) -> list[object]:
-        """Send the commands and return their answers; raises the client's errors when the connection fails."""
-        packed = [hiredis.pack_command(tuple(command)) for command in commands]
-        connection: Connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+    async def exchange(self, commands: Sequence[Command], limit_s: float) -> list[object]:
+        """Send commands and return a reply for each, an error as an exception in its place.
+
+        Raises ConnectionError or TimeoutError of redis-py when it is not known which of them were carried out.
+        """
+        async with self._turn:
+            try:
+                if self._wire is None or self._wire.is_lost:
+                    await self._close()
+                    self._wire = await _open(self._pool)
+                return await self._wire.ask(commands, limit_s)
+            except BaseException:
+                await self._close()
+                raise
+
+    async def aclose(self) -> None:
+        """Wait for the exchange under way and close the connection."""
+        async with self._turn:
+            await self._close()
+
+    async def _close(self) -> None:
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            await wire.close()
+
+
+async def _open(pool: ConnectionPool) -> "_Wire":
+    link: AbstractConnection = pool.make_connection()  # type: ignore[no-untyped-call]
+    await link.connect_check_health(check_health=False, retry_socket_connect=False)
+    wire = _Wire(link)
+    if wire.is_lost:  # before it was ours: nobody would tell us
+        await wire.close()
+        raise ConnectionError("the connection was closed at once")
+    return wire
+
+
+class _Wire(asyncio.Protocol):
+    """An open connection, taken over from redis-py; one exchange at a time."""
+
+    def __init__(self, link: AbstractConnection) -> None:
+        assert link._writer is not None
+        self._link = link
+        self._transport = cast(asyncio.Transport, link._writer.transport)
+        self._parser = hiredis.Reader(notEnoughData=_MORE, replyError=_as_error)
+        self._replies: list[object] = []
+        self._wanted = 0
+        self._answered: asyncio.Future[None] | None = None
+        self._transport.set_protocol(self)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._transport.is_closing()
+
+    async def ask(self, commands: Sequence[Command], limit_s: float) -> list[object]:
+        """Carry out one exchange; after any exception the wire must be closed."""
+        loop = asyncio.get_running_loop()
+        self._replies, self._wanted = [], len(commands)
+        self._answered = loop.create_future()
+        timer = loop.call_later(limit_s, self._fail, TimeoutError(f"no reply within {limit_s} s"))
         try:
-            return await connection.retry.call_with_retry(
-                lambda: _once(connection, packed), lambda _: connection.disconnect()
-            )
+            self._transport.write(b"".join([hiredis.pack_command(tuple(command)) for command in commands]))
+            await self._answered
+            replies, self._replies = self._replies, []
+            return replies
         finally:
-            await self._pool.release(connection)
+            timer.cancel()
+            self._answered, self._wanted = None, 0
+
+    async def close(self) -> None:
+        """Close at once: what was not sent yet must not be sent."""
+        self._transport.abort()
+        await self._link.disconnect(nowait=True)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what has arrived; replies to nobody end the connection."""
+        try:
+            self._parser.feed(data)
+            while (reply := self._parser.gets()) is not _MORE:
+                if not isinstance(reply, hiredis.PushNotification):
+                    self._replies.append(reply)
+        except hiredis.ProtocolError as error:
+            self._fail(ConnectionError(f"the server does not speak our protocol: {error}"))
+            return
+        if len(self._replies) > self._wanted:
+            self._fail(ConnectionError("the server sent a reply that nobody asked for"))
+        elif self._answered is not None and len(self._replies) == self._wanted and not self._answered.done():
+            self._answered.set_result(None)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Tell who waits."""
+        self._fail(ConnectionError(f"the connection was lost: {error or 'closed by the server'}"))
+
+    def _fail(self, error: Exception) -> None:
+        self._transport.abort()
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_exception(error)
 
 
-async def _once(connection: Connection, packed: list[bytes]) -> list[object]:
-    try:
-        async with asyncio.timeout(EXCHANGE_TIMEOUT_S):
-            await connection.send_packed_command(packed, check_health=False)
-            return [await _answer(connection) for _ in packed]
-    except BaseException as error:
-        # Answers that were not read would be taken for those of the next exchange.
-        await connection.disconnect(nowait=True)
-        if type(error) is asyncio.TimeoutError:
-            raise TimeoutError("no answer in time") from None
-        raise
-
-
-async def _answer(connection: Connection) -> object:
-    try:
-        return await connection.read_response(timeout=math.inf)
-    except ResponseError as error:
-        return error
+def _as_error(text: str) -> Exception:
+    return _ERRORS.get(text.partition(" ")[0], ResponseError)(text)

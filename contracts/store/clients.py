@@ -1,13 +1,12 @@
-"""The two redis clients of a process: one for commands, one that may block.
+"""The redis client of a process: where the store is, how long a command may take, how often it is sent again.
 
-Commands: short time-outs, finite retries (endless ones hang for ever on a dead master). Every write is idempotent,
-so a repeat by the client is harmless. The blocking reader has a longer time-out than its BLOCK and no retry of its
-own: a lost reply must surface, because what it carried is already in the reader's pending list.
+Short time-outs, finite retries (endless ones hang for ever on a dead master). Every write is idempotent, so a repeat
+by the client is harmless. What is called often, or may block, has a `Channel` of its own through the same pool.
 """
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialWithJitterBackoff, NoBackoff
+from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import (
     ClusterDownError,
     ConnectionError,
@@ -22,7 +21,6 @@ from redis.exceptions import (
 from contracts.errors import ConfigError, StoreFull, StoreUnavailable
 
 COMMAND_TIMEOUT_S = 5.0
-BLOCK_MARGIN_S = 2.0
 _ELSEWHERE = (ReadOnlyError, MasterDownError, TryAgainError, ClusterDownError)
 # AttributeError and TypeError: redis-py 8.1 leaks them from a connection that was closed under it (its issue 4287).
 LOST = (ConnectionError, TimeoutError, OSError, AttributeError, TypeError, *_ELSEWHERE)
@@ -37,22 +35,15 @@ def command_client(url: str, *, retries: int = 2, connections: int = 32) -> Redi
         timeout=10,
         socket_timeout=COMMAND_TIMEOUT_S,
         socket_connect_timeout=2.0,
-        retry=Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.5), retries),
+        retry=retry_schedule(retries),
         retry_on_error=list(_ELSEWHERE),
     )
     return Redis(connection_pool=pool)
 
 
-def blocking_client(url: str, block_s: float) -> Redis:
-    """Open a client for reads that block up to `block_s`."""
-    check_url(url)
-    return Redis.from_url(
-        url,
-        socket_timeout=block_s + BLOCK_MARGIN_S,
-        socket_connect_timeout=2.0,
-        retry=Retry(NoBackoff(), 0),
-        single_connection_client=True,
-    )
+def retry_schedule(retries: int) -> Retry:
+    """Return the schedule by which a lost command is sent again; `retries` 0: never."""
+    return Retry(ExponentialWithJitterBackoff(base=0.02, cap=0.5), retries, LOST)  # type: ignore[arg-type]
 
 
 def check_url(url: str) -> None:

@@ -14,6 +14,7 @@ from contracts.errors import Rejected, StoreUnavailable
 from contracts.ids import mint_token, pool_code
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
+from contracts.store.channel import Channel
 from contracts.store.clients import read_text
 from contracts.store.log import LogReader, Poison, pause
 from contracts.store.words import Word
@@ -31,11 +32,11 @@ Decide = Callable[[Configuration], ev.Event | None]
 class Directory:
     """The folded configuration of this process, and the one way to change it."""
 
-    def __init__(self, batcher: Batcher, command: Redis, blocking: Redis) -> None:
+    def __init__(self, batcher: Batcher, command: Redis, catch_up: Channel, follow: Channel) -> None:
         self._call = batcher.call
         self._command = command
-        self._catch_up = LogReader(command, keys.log(keys.SYSTEM))
-        self._follow = LogReader(blocking, keys.log(keys.SYSTEM))
+        self._catch_up = LogReader(catch_up, keys.log(keys.SYSTEM))
+        self._follow = LogReader(follow, keys.log(keys.SYSTEM))
         self.configuration = Configuration()
 
     async def open(self) -> None:

@@ -1,7 +1,7 @@
 """Reading a log: by position (folds, tails) and as a member of a consumer group (the notifier, a worker's work).
 
-Readers own a blocking connection each and a loop of their own: after any error they go on from their own position, a
-group reader from its own pending entries, because a reply that was lost is in nobody's hands but its own.
+Readers own a connection each, which may block, and a loop of their own: after any error they go on from their own
+position, a group reader from its own pending entries, because a reply that was lost is in nobody's hands but its own.
 An entry that cannot be read is returned as `Poison`, never dropped in silence.
 """
 
@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from contracts.errors import Corrupt, StoreUnavailable
 from contracts.positions import START
-from contracts.store.clients import LOST
+from contracts.store.channel import Channel, Command
+from contracts.store.clients import COMMAND_TIMEOUT_S, LOST
 from contracts.wire import Entry, decode
 
 
@@ -31,16 +31,17 @@ class Poison:
 class LogReader:
     """Reads one stream from a position on; used for folds, by any number of readers at once."""
 
-    def __init__(self, client: Redis, key: str, position: str = START) -> None:
-        self._client = client
+    def __init__(self, channel: Channel, key: str, position: str = START) -> None:
+        self._channel = channel
         self._key = key
         self.position = position
 
     async def read(self, count: int = 200, block_ms: int | None = None) -> list[Entry | Poison]:
         """Return the next entries, waiting up to `block_ms` for the first. Raises StoreUnavailable."""
+        command = ("XREAD", "COUNT", count, *_blocking(block_ms), "STREAMS", self._key, self.position)
         try:
-            raw = await self._client.xread({self._key: self.position}, count=count, block=block_ms)
-        except LOST as error:
+            raw = await _ask(self._channel, command, block_ms)
+        except (*LOST, ResponseError) as error:
             raise StoreUnavailable(str(error)) from error
         entries = [_read(position, fields) for position, fields in _of_one_stream(raw)]
         if entries:
@@ -66,19 +67,19 @@ class GroupReader:
     """Reads one stream as a member of a group: first what it already owns, then what is new."""
 
     def __init__(
-        self, client: Redis, key: str, group: str, consumer: str, *, remake: Callable[[], Awaitable[object]]
+        self, channel: Channel, key: str, group: str, consumer: str, *, remake: Callable[[], Awaitable[object]]
     ) -> None:
-        self._client = client
+        self._channel = channel
         self._key, self._group, self._consumer = key, group, consumer
         self._remake = remake  # makes the group again at its cursor, when the store lost it
         self._from = START
 
     async def read(self, count: int = 64, block_ms: int = 1000) -> list[Message]:
         """Return the next messages; [] when none came in time. Raises StoreUnavailable after a lost connection."""
+        member = ("GROUP", self._group, self._consumer)
+        command = ("XREADGROUP", *member, "COUNT", count, *_blocking(block_ms), "STREAMS", self._key, self._from)
         try:
-            raw = await self._client.xreadgroup(
-                self._group, self._consumer, {self._key: self._from}, count=count, block=block_ms
-            )
+            raw = await _ask(self._channel, command, block_ms)
         except ResponseError as error:
             if not str(error).startswith("NOGROUP"):
                 raise StoreUnavailable(str(error)) from error
@@ -88,7 +89,7 @@ class GroupReader:
         except LOST as error:
             self.own_again()
             raise StoreUnavailable(str(error)) from error
-        messages = [Message(position.decode(), fields or None) for position, fields in _of_one_stream(raw)]
+        messages = [Message(position.decode(), fields) for position, fields in _of_one_stream(raw)]
         if self._from == ">":
             return messages
         if not messages:  # nothing is left of what was read before: on to what is new
@@ -103,13 +104,13 @@ class GroupReader:
 
     async def take_over(self, idle_ms: int, cursor: str = START, count: int = 100) -> tuple[str, list[Message]]:
         """Take messages that another consumer left unhandled for `idle_ms`; returns the cursor for the next call."""
+        command = ("XAUTOCLAIM", self._key, self._group, self._consumer, idle_ms, cursor, "COUNT", count)
         try:
-            raw = await self._client.xautoclaim(
-                self._key, self._group, self._consumer, idle_ms, start_id=cursor, count=count
-            )
+            raw = await _ask(self._channel, command)
         except (*LOST, ResponseError) as error:
             raise StoreUnavailable(str(error)) from error
-        return raw[0].decode(), [Message(position.decode(), fields) for position, fields in raw[1] if fields]
+        taken = [Message(position.decode(), fields) for position, fields in _entries(raw[1]) if fields]
+        return raw[0].decode(), taken
 
 
 async def pause(failures: int, stop: asyncio.Event, chance: float) -> None:
@@ -129,12 +130,25 @@ def _read(position: bytes, fields: Any) -> Entry | Poison:
         return Poison(position.decode(), error.reason)
 
 
-def _of_one_stream(raw: Any) -> list[tuple[bytes, Any]]:
+def _blocking(block_ms: int | None) -> tuple[str, int] | tuple[()]:
+    return () if block_ms is None else ("BLOCK", block_ms)
+
+
+async def _ask(channel: Channel, command: Command, block_ms: int | None = None) -> Any:
+    # A read may block longer than a command may take; a lost one is noticed a command's time after that.
+    (reply,) = await channel.exchange([command], COMMAND_TIMEOUT_S + (block_ms or 0) / 1000)
+    if isinstance(reply, Exception):
+        raise reply
+    return reply
+
+
+def _of_one_stream(raw: Any) -> list[tuple[bytes, dict[bytes, bytes] | None]]:
     """Unwrap the reply of XREAD and XREADGROUP, which is a mapping under RESP3 and a list under RESP2."""
     if not raw:
         return []
-    streams = list(raw.items()) if isinstance(raw, dict) else raw
-    entries = streams[0][1]
-    if entries and isinstance(entries[0], list) and entries[0] and isinstance(entries[0][0], tuple | list):
-        entries = [entry for page in entries for entry in page]
-    return [(entry[0], entry[1]) for entry in entries]
+    return _entries(next(iter(raw.values())) if isinstance(raw, dict) else raw[0][1])
+
+
+def _entries(raw: Any) -> list[tuple[bytes, dict[bytes, bytes] | None]]:
+    """Read `[position, [field, value, ...]]`; a deleted entry has no fields."""
+    return [(position, dict(zip(flat[::2], flat[1::2], strict=True)) if flat else None) for position, flat in raw]

@@ -1,4 +1,4 @@
-"""The store as a service opens it: two clients, one batcher, and the calls grouped by who makes them."""
+"""The store as a service opens it: one client, one batcher, and the calls grouped by who makes them."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ from contracts.errors import ConfigError, StoreUnavailable
 from contracts.store import keys, replies
 from contracts.store.attempts import Attempts
 from contracts.store.batcher import Batcher
+from contracts.store.channel import Channel
 from contracts.store.claims import KeyClaims
-from contracts.store.clients import blocking_client, command_client, read_hash, read_members
+from contracts.store.clients import command_client, read_hash, read_members
 from contracts.store.deliveries import Deliveries
 from contracts.store.directory import LAYOUT, Directory
 from contracts.store.jobs import Jobs
@@ -19,8 +20,6 @@ from contracts.store.log import GroupReader, LogReader
 from contracts.store.readers import last_position, needed_from
 from contracts.store.snapshots import Snapshots
 from contracts.store.words import Word
-
-BLOCK_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +37,21 @@ class Store:
     def __init__(self, url: str, *, retries: int = 2) -> None:
         self.url = url
         self.client: Redis = command_client(url, retries=retries)
-        self.batcher = Batcher(self.client)
+        self.batcher = Batcher(self.client, retries)
         self.jobs = Jobs(self.batcher)
         self.attempts = Attempts(self.batcher)
         self.leadership = Leadership(self.batcher)
         self.deliveries = Deliveries(self.batcher, self.client)
         self.claims = KeyClaims(self.batcher)
         self.snapshots = Snapshots(self.batcher, self.client)
-        self._readers: list[Redis] = []
-        self.directory = Directory(self.batcher, self.client, self.blocking())
+        self._channels: list[Channel] = []
+        self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())
 
-    def blocking(self) -> Redis:
-        """Return a client of its own for one blocking reader."""
-        client = blocking_client(self.url, BLOCK_S)
-        self._readers.append(client)
-        return client
+    def channel(self) -> Channel:
+        """Return a connection of its own for one reader, which may block."""
+        channel = Channel(self.client.connection_pool)
+        self._channels.append(channel)
+        return channel
 
     async def open_pool(self, pool: str) -> PoolMeta:
         """Make the pool's log, groups and code if they are not there. Raises ConfigError for a newer layout."""
@@ -67,11 +66,11 @@ class Store:
 
     def tail(self, pool: str, position: str) -> LogReader:
         """Return a reader of the pool's log from a position on, with a blocking connection of its own."""
-        return LogReader(self.blocking(), keys.log(pool), position)
+        return LogReader(self.channel(), keys.log(pool), position)
 
     def group(self, pool: str, group: str, consumer: str) -> GroupReader:
         """Return a member of one of the log's groups."""
-        return GroupReader(self.blocking(), keys.log(pool), group, consumer, remake=lambda: self.open_pool(pool))
+        return GroupReader(self.channel(), keys.log(pool), group, consumer, remake=lambda: self.open_pool(pool))
 
     def work(self, pool: str, worker_id: str) -> GroupReader:
         """Return the reader of a worker's own work stream."""
@@ -79,7 +78,7 @@ class Store:
         async def gone() -> None:
             raise StoreUnavailable(f"the work stream of {worker_id} is gone")
 
-        return GroupReader(self.blocking(), keys.work(pool, worker_id), keys.GROUP_WORK, worker_id, remake=gone)
+        return GroupReader(self.channel(), keys.work(pool, worker_id), keys.GROUP_WORK, worker_id, remake=gone)
 
     async def workers(self, pool: str) -> dict[str, dict[str, str]]:
         """Return the hashes of all workers of a pool that are neither lost nor drained, by id."""
@@ -98,5 +97,6 @@ class Store:
     async def aclose(self) -> None:
         """Wait for calls under way and close all connections."""
         await self.batcher.close()
-        for client in (self.client, *self._readers):
-            await client.aclose()
+        for channel in self._channels:
+            await channel.aclose()
+        await self.client.aclose()

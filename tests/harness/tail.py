@@ -10,7 +10,8 @@ from contracts.errors import StoreUnavailable
 from contracts.job import TERMINAL, TRANSITIONS
 from contracts.positions import entry_ms
 from contracts.store import keys
-from contracts.store.clients import blocking_client, command_client
+from contracts.store.channel import Channel
+from contracts.store.clients import command_client
 from contracts.store.log import LogReader, Poison
 from contracts.wire import Entry
 
@@ -30,23 +31,21 @@ class LogTail:
         self._changed = asyncio.Condition()
         self.entries: list[Entry] = []
         self.begin = "0-0"
-        self._closing = False
 
     async def open(self, *, from_start: bool = False) -> None:
         """Begin at the end of the log, or at its start."""
-        client = command_client(self._url)
+        self._client = client = command_client(self._url)
         if not from_start and (last := await client.xrevrange(self._key, count=1)):
             self.begin = last[0][0].decode()
-        await client.aclose()
-        self._client = blocking_client(self._url, BLOCK_MS / 1000)
-        self._reader = LogReader(self._client, self._key, self.begin)
+        self._channel = Channel(client.connection_pool)
+        self._reader = LogReader(self._channel, self._key, self.begin)
         self._task = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
         """Stop reading."""
-        self._closing = True  # redis-py may swallow a cancel that meets its own time-out
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
+        await self._channel.aclose()
         await self._client.aclose()
 
     def of(self, subject: str, *types: str) -> list[Entry]:
@@ -93,7 +92,7 @@ class LogTail:
         return "\n".join([*lines][-count:])
 
     async def _follow(self) -> None:
-        while not self._closing:
+        while True:
             try:
                 fresh = await self._reader.read(count=1000, block_ms=BLOCK_MS)
             except StoreUnavailable:
