@@ -66,7 +66,7 @@ def ingest_alone(store_url: str, data_dir: Path) -> Iterator[Target]:
     }  # fmt: skip
     process = subprocess.Popen([sys.executable, "-m", "services.ingest"], cwd=ROOT, env=env)
     try:
-        _wait_healthy(reserved.number, process)
+        _wait_ready(reserved.number, process)
         yield Target(reserved.number, keys.api_key, store_url, {"ingest": [process.pid]})
     finally:
         process.terminate()
@@ -91,13 +91,13 @@ def _target(ready: dict[str, Any]) -> Target:
     return Target(int(ready["url"].rpartition(":")[2]), ready["apiKey"], ready["redis"], listed)
 
 
-def _wait_healthy(port: int, process: "subprocess.Popen[bytes]") -> None:
+def _wait_ready(port: int, process: "subprocess.Popen[bytes]") -> None:
     end_s = time.monotonic() + READY_LIMIT_S
     while time.monotonic() < end_s and process.poll() is None:
         with contextlib.suppress(OSError, http.client.HTTPException):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1)
-            connection.request("GET", "/healthz")
+            connection.request("GET", "/readyz")
             if connection.getresponse().status == 200:
                 return
         time.sleep(0.02)
-    raise ChildProcessError("services.ingest did not become healthy")
+    raise ChildProcessError("services.ingest did not become ready")
