@@ -1,6 +1,7 @@
 """Wait for the end of a pipe, then end every process that was named in it and not taken back.
 
-Run by path as `python -S -I keeper.py GRACE_S` with the pipe as standard input; standard library only. Lines are
+Run by path as `python -S -I keeper.py GRACE_S DATA_DIR` with the pipe as standard input; standard library only; the
+directory is there to tell keepers apart in a process list. Lines are
 `+PID` (a service, leader of its own group, was started) and `-PID` (it was reaped). The pipe ends when its
 owner ends, however that happened: SIGTERM to each, and SIGKILL to the groups of those left after the grace.
 """

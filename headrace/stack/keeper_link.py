@@ -7,6 +7,7 @@ import contextlib
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from headrace.stack import keeper
 
@@ -18,6 +19,7 @@ _EXIT_LIMIT_S = 2.0
 class KeeperLink:
     """The keeper and what it was told."""
 
+    data_dir: Path
     _process: "subprocess.Popen[bytes] | None" = None
     _running: set[str] = field(default_factory=set)
 
@@ -37,7 +39,7 @@ class KeeperLink:
         if self._process and self._process.poll() is None:
             return
         self._process = subprocess.Popen(
-            [sys.executable, "-S", "-I", keeper.__file__, str(GRACE_S)],
+            [sys.executable, "-S", "-I", keeper.__file__, str(GRACE_S), str(self.data_dir)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -50,7 +50,7 @@ class Stack:
         self.keys: LocalKeys
         self._wishes, self._settings, self._environ, self._log = wishes, settings, environ, log
         self._children: list[Child] = []
-        self._keeper = KeeperLink()
+        self._keeper = KeeperLink(wishes.data_dir)
         self._background: list[asyncio.Task[None]] = []
         self._opened = contextlib.ExitStack()
 

@@ -21,6 +21,14 @@ from tests.headrace.up_process import PATIENCE_S, Up, launch_up, log_of, plain_e
 SERVICES = ("ingest", "scheduler", "gpu_worker", "notifier")
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    """A stack for tests that harm nothing."""
+    up = start_up(tmp_path_factory.mktemp("up") / "state", "--workers", "2")
+    yield up
+    up.clean_up()
+
+
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "state"
@@ -62,29 +70,24 @@ def wait_completed(up: Up, job_id: str) -> None:
     wait_for(lambda: ask(up, "GET", f"/v1/jobs/{job_id}")[1].get("status") == "completed", f"{job_id} to complete")
 
 
-def test_the_ready_line_holds_what_a_program_needs_and_a_job_then_runs(
-    start: Callable[..., Up], data_dir: Path
-) -> None:
-    up = start("--workers", "2")
+def test_the_ready_line_holds_what_a_program_needs_and_a_job_then_runs(shared: Up) -> None:
+    up, keys = shared, shared.data_dir / "keys.json"
 
     assert list(up.ready) == ["url", "apiKey", "adminKey", "webhookSecret", "dataDir", "redis", "pids"]
     assert list(up.ready["pids"]) == ["store", "ingest", "scheduler", "gpu_worker", "notifier", "archivist"]
     assert len(up.ready["pids"]["gpu_worker"]) == 2
     assert all(alive(up.pid_of(service)) for service in ("store", *SERVICES))
-    assert up.ready["dataDir"] == str(data_dir)
-    keys = data_dir / "keys.json"
+    assert up.ready["dataDir"] == str(up.data_dir)
     assert stat.S_IMODE(keys.stat().st_mode) == 0o600
     assert json.loads(keys.read_text())["apiKey"] == up.ready["apiKey"]
     wait_completed(up, submit(up))
 
 
-def test_the_two_keys_open_different_doors(start: Callable[..., Up]) -> None:
-    up = start()
-
-    assert ask(up, "GET", "/admin/v1/tenants", "adminKey")[0] == 200
-    assert ask(up, "GET", "/v1/jobs", "adminKey")[0] == 403
-    assert ask(up, "GET", "/admin/v1/tenants", "apiKey")[0] == 403
-    tenants = ask(up, "GET", "/admin/v1/tenants", "adminKey")[1]["data"]
+def test_the_two_keys_open_different_doors(shared: Up) -> None:
+    assert ask(shared, "GET", "/admin/v1/tenants", "adminKey")[0] == 200
+    assert ask(shared, "GET", "/v1/jobs", "adminKey")[0] == 403
+    assert ask(shared, "GET", "/admin/v1/tenants", "apiKey")[0] == 403
+    tenants = ask(shared, "GET", "/admin/v1/tenants", "adminKey")[1]["data"]
     assert [tenant["id"] for tenant in tenants] == ["t_default"]
 
 
@@ -112,14 +115,13 @@ def test_a_killed_store_and_its_killed_supervisor_come_back_with_all_jobs(start:
     os.kill(supervisor.pid, signal.SIGKILL)
     wait_gone(supervisor.pid)
 
-    wait_for(lambda: _is_ready(up), "the store again")
-    assert ask(up, "GET", f"/v1/jobs/{job_id}")[1]["status"] == "completed"
+    wait_for(lambda: ask(up, "GET", f"/v1/jobs/{job_id}")[1].get("status") == "completed", "the store and its jobs")
     wait_completed(up, submit(up))
 
 
 @pytest.mark.parametrize("to_group", [False, True], ids=["process", "group"])
 def test_sigterm_stops_everything_within_fifteen_seconds(start: Callable[..., Up], to_group: bool) -> None:
-    up = start()
+    up = start(HEADRACE_WORKER__DRAIN_S="5")  # what `up` sets when nobody does
     submit(up, "slow", steps=1000)
     began = time.monotonic()
 
@@ -153,8 +155,9 @@ def test_the_next_start_has_the_same_keys_and_jobs(start: Callable[..., Up]) -> 
     first = start()
     job_id = submit(first)
     wait_completed(first, job_id)
-    first.process.kill()  # and at once again: the next one waits for what is left
+    first.process.kill()
 
+    # at once: the next one waits for what is left of the first
     second = start()
 
     for name in ("apiKey", "adminKey", "webhookSecret"):
@@ -162,9 +165,8 @@ def test_the_next_start_has_the_same_keys_and_jobs(start: Callable[..., Up]) -> 
     assert ask(second, "GET", f"/v1/jobs/{job_id}")[1]["status"] == "completed"
 
 
-def test_a_taken_port_is_exit_code_7_with_a_hint(start: Callable[..., Up], tmp_path: Path) -> None:
-    up = start()
-    port = up.ready["url"].rpartition(":")[2]
+def test_a_taken_port_is_exit_code_7_with_a_hint(shared: Up, tmp_path: Path) -> None:
+    port = shared.ready["url"].rpartition(":")[2]
 
     other = launch_up(tmp_path / "other", "--port", port)
 
@@ -173,13 +175,11 @@ def test_a_taken_port_is_exit_code_7_with_a_hint(start: Callable[..., Up], tmp_p
     assert other.left() == []
 
 
-def test_a_second_stack_in_the_same_directory_is_refused(start: Callable[..., Up], data_dir: Path) -> None:
-    start()
-
-    second = launch_up(data_dir)
+def test_a_second_stack_in_the_same_directory_is_refused(shared: Up) -> None:
+    second = launch_up(shared.data_dir)
 
     assert second.process.wait(PATIENCE_S) == 5
-    assert "already" in log_of(data_dir)
+    assert "already" in log_of(shared.data_dir)
 
 
 def test_all_faults_of_the_configuration_are_told_at_once(tmp_path: Path) -> None:

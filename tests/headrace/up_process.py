@@ -13,6 +13,7 @@ from typing import Any
 from tests.harness.processes import Process, end_all, processes_of
 
 PATIENCE_S = 100.0
+QUICK = {"HEADRACE_WORKER__DRAIN_S": "0.5", "HEADRACE_WORKER__LEASE_S": "2", "HEADRACE_WORKER__HEARTBEAT_S": "0.2"}
 SAMPLES = Path(__file__).parents[1] / "pipelines" / "pipelines.toml"
 
 
@@ -76,7 +77,7 @@ def launch_up(data_dir: Path, *flags: str, **settings: str) -> Up:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env=plain_environment(**settings),
+            env=plain_environment(**(QUICK | settings)),
             start_new_session=True,
         )
     return Up(process, data_dir)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -37,7 +38,9 @@ def test_the_end_of_the_pipe_ends_every_process_that_was_not_taken_back(
     kept, ended = sleepers
     told = f"+{kept.pid}\n+{ended.pid}\n-{kept.pid}\n"
 
-    subprocess.run([sys.executable, "-S", "-I", keeper.__file__, "30"], input=told.encode(), check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-S", "-I", keeper.__file__, "30", "/data"], input=told.encode(), check=True, timeout=60
+    )
 
     assert ended.wait(60) == -15
     assert alive(kept.pid)
@@ -54,9 +57,9 @@ def test_a_process_that_ignores_sigterm_is_killed_after_the_grace() -> None:
 
 
 def test_a_killed_keeper_is_replaced_by_one_that_knows_the_same_processes(
-    sleepers: "list[subprocess.Popen[bytes]]",
+    sleepers: "list[subprocess.Popen[bytes]]", tmp_path: Path
 ) -> None:
-    link = KeeperLink()
+    link = KeeperLink(tmp_path)
     link.check()
     link.tell(f"+{sleepers[0].pid}")
     first = link.pid
