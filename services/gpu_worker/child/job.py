@@ -11,6 +11,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import shutil
 import time
 import traceback
@@ -24,6 +25,7 @@ LOSSY_GAP_S = 0.1  # at most 10 progress frames and 10 previews a second
 FORCED_LIMIT_COUNT = 500  # progress frames that pass the gap because the phase changed or the work ended
 MILESTONE_LIMIT_COUNT = 500
 ARTIFACT_LIMIT_COUNT = 100
+LONG_NUMBER = re.compile(r"\d{19}")  # an integer beyond 64 bits has at least these digits
 OUT_FOLDER = ".out"  # below the scratch directory; files handed over lie here under names of ours
 PICTURES = (
     (b"\x89PNG", ".png"),
@@ -65,6 +67,13 @@ class Retry(Exception):
     def __init__(self, message: str = "the pipeline asked for a retry", after_s: float | None = None) -> None:
         super().__init__(message)
         self.after_s = after_s
+
+
+class Encoded:
+    """JSON that is ready: between two jobs nothing is encoded twice."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
 
 
 class NotSerializable(Exception):
@@ -158,6 +167,15 @@ class Job:
         self._write({**frame, **self._key, "run_ms": round(run_s * 1000, 3), "dropped_milestones": dropped})
 
 
+def encode(frame: dict[str, Any]) -> bytes:
+    """Return the JSON of a frame; a result that is ready is put in as it is."""
+    result = frame.get("result")
+    plain = frame if not isinstance(result, Encoded) else {k: v for k, v in frame.items() if k != "result"}
+    text = json.dumps(plain, default=scalar, ensure_ascii=False, separators=(",", ":"))
+    body = text.encode("utf-8", "replace")
+    return body[:-1] + b',"result":' + result.body + b"}" if isinstance(result, Encoded) else body
+
+
 def attempt(
     run: Callable[[Any, dict[str, Any], Job], Any], model: Any, job: Job, result_bytes: int = RESULT_LIMIT_BYTES
 ) -> dict[str, Any]:
@@ -191,7 +209,7 @@ def done(result: Any, limit_bytes: int) -> dict[str, Any]:
     if len(body) > limit_bytes:
         message = f"{len(body)} bytes, the limit is {limit_bytes}"
         return failed("result_too_large", message, retryable=False)
-    return {"ev": "done", "result": json.loads(body)}
+    return {"ev": "done", "result": Encoded(body)}
 
 
 def failed(code: str, message: object, retryable: bool = True) -> dict[str, Any]:
@@ -219,7 +237,8 @@ def to_json(value: Any) -> bytes:
     """Encode `value` strictly; beyond JSON's own types only numpy and torch scalars and dates are taken."""
     try:
         text = json.dumps(value, default=scalar, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-        json.loads(text, parse_int=_int64)
+        if LONG_NUMBER.search(text):
+            json.loads(text, parse_int=_int64)
         return text.encode()
     except (TypeError, ValueError, RecursionError) as error:  # also circular, NaN, lone surrogates
         raise NotSerializable(clean(error)) from None

@@ -5,6 +5,7 @@ the supervisor's loop. Does not promise lines: a chunk may end anywhere.
 """
 
 import asyncio
+import contextlib
 import os
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +26,7 @@ class ChildLog:
         self._fd = read_fd
         self._loop = asyncio.get_running_loop()
         self._tail = bytearray()
+        self._path: Path | None = None
         self._file: BinaryIO | None = None
         self._written_bytes = 0
         self._window_bytes, self._window_ends_s = 0, 0.0
@@ -37,12 +39,10 @@ class ChildLog:
         return self._tail.decode("utf-8", "replace")
 
     def begin(self, path: Path) -> None:
-        """Start the log of the next attempt in the file `path`."""
+        """Start the log of the next attempt; the file is made when there is something to write."""
         self._end_file()
         self._tail.clear()
-        self._written_bytes = 0
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("wb")
+        self._path, self._written_bytes = path, 0
 
     def end(self) -> None:
         """Take what already lies in the pipe and close the attempt's file."""
@@ -89,17 +89,20 @@ class ChildLog:
 
     def _write(self, chunk: bytes) -> None:
         room_bytes = FILE_LIMIT_BYTES - self._written_bytes
-        if self._file is None or room_bytes <= 0:
+        if self._path is None or room_bytes <= 0:
             return
         self._written_bytes += len(chunk)
         try:
+            if self._file is None:
+                self._file = self._path.open("wb")
             self._file.write(chunk[:room_bytes])
             if len(chunk) >= room_bytes:
                 self._file.write(CUT_MARK)
         except OSError:  # a full disk costs the log, not the job
-            self._file = None
+            self._path = None
 
     def _end_file(self) -> None:
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            with contextlib.suppress(OSError):
+                self._file.close()
+        self._path = self._file = None

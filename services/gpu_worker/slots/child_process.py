@@ -128,6 +128,7 @@ class ChildProcess(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
         self.log.close()
+        self.memory.close()
         os.close(self._lifeline_fd)
         return status
 
