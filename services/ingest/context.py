@@ -47,6 +47,7 @@ class Context:
     room: BodyRoom = field(default_factory=BodyRoom)
     pools: dict[str, PoolMeta] = field(default_factory=dict)
     _root_secret: bytes = b""
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
     _patience: Patience = field(init=False)
     _secrets: dict[str, bytes] = field(default_factory=dict)
 
@@ -59,6 +60,7 @@ class Context:
         while not stop.is_set():
             try:
                 await self._open_once()
+                self.opened.set()
                 log.info("store_opened", pools=list(self.pools))
                 return
             except StoreUnavailable as error:

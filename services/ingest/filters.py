@@ -19,6 +19,8 @@ NAMES = frozenset(
 )  # fmt: skip
 METADATA = "metadata."
 MAX_TEXT = 256
+# An id carries the time at which it was minted on an ingest host, a job the time at which the store admitted it.
+CLOCK_SLACK_MS = 600_000
 _PRIORITIES = frozenset({"low", "normal", "high", "urgent"})
 _PREFIX = re.compile(r"job_[0-9a-z]{0,28}")
 _BASE32_OF_MS = 26
@@ -56,14 +58,14 @@ class JobFilter:
         if self.prefix:
             bounds.append(self.prefix + "~")
         if self.created_before_ms is not None:
-            bounds.append(_id_bound(self.created_before_ms))
+            bounds.append(_id_bound(self.created_before_ms + CLOCK_SLACK_MS))
         return min(bounds, default="")
 
     def ends_at(self, job_id: str) -> bool:
         """Whether this id and all that sort below it are out of the question."""
         if self.prefix and job_id < self.prefix:
             return True
-        return self.created_after_ms is not None and job_id < _id_bound(self.created_after_ms)
+        return self.created_after_ms is not None and job_id < _id_bound(self.created_after_ms - CLOCK_SLACK_MS)
 
     def fits_state(self, state: JobState) -> bool:
         """Whether the folded state answers the question."""
@@ -154,4 +156,4 @@ def _instant_ms(values: Mapping[str, str], name: str) -> int | None:
 
 def _id_bound(real_ms: int) -> str:
     """Return the smallest id that a job minted at this time could have."""
-    return "job_" + encode_base32((real_ms & ((1 << 48) - 1)) << RANDOM_BITS, _BASE32_OF_MS)
+    return "job_" + encode_base32(max(0, min(real_ms, (1 << 48) - 1)) << RANDOM_BITS, _BASE32_OF_MS)

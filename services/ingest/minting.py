@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from contracts.ids import JobId, mint_job_id, mint_token
+from contracts.ids import RANDOM_BITS, JobId, mint_job_id, mint_token
 
 
 class Mint:
@@ -12,6 +12,7 @@ class Mint:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._pool = b""
+        self._last = (0, 0)
 
     def _bits(self, count: int) -> int:
         """Return `count` random bits, a multiple of 8. The system is asked for many at once: each call costs."""
@@ -22,8 +23,14 @@ class Mint:
         return int.from_bytes(taken, "big")
 
     def job_id(self, pool_code: str) -> JobId:
-        """Return the id of a new job."""
-        return mint_job_id(self._now_ms(), self._bits(80), pool_code)
+        """Return the id of a new job; ids of one process sort in the order they were minted."""
+        real_ms, bits = self._now_ms(), self._bits(80)
+        last_ms, last_bits = self._last
+        if real_ms <= last_ms:
+            # The same millisecond, or a clock that was set back: above the last one by an unguessable step.
+            real_ms, bits = last_ms, (last_bits + 1 + self._bits(40)) % (1 << RANDOM_BITS)
+        self._last = (real_ms, bits)
+        return mint_job_id(real_ms, bits, pool_code)
 
     def token(self) -> str:
         """Return a short unguessable text."""

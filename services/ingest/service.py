@@ -78,6 +78,7 @@ class IngestService:
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: GuardedRunner | None = None
+        self.app = self._make_app()
         self.port = 0
 
     async def start(self) -> None:
@@ -85,7 +86,7 @@ class IngestService:
         settings = self.context.settings.ingest
         warn_of_slow_parser()
         limits = ConnectionLimits(max_connections=settings.connections)
-        runner = self._runner = GuardedRunner(self.make_app(), limits, self._edge.mint_request_id)
+        runner = self._runner = GuardedRunner(self.app, limits, self._edge.mint_request_id)
         await runner.setup()
         await web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG, reuse_address=True).start()
         self.port = int(runner.addresses[0][1])
@@ -109,7 +110,7 @@ class IngestService:
         await self.context.store.aclose()
         log.info("ingest_stopped")
 
-    def make_app(self) -> web.Application:
+    def _make_app(self) -> web.Application:
         """Build the web application with all its routes."""
         context = self.context
         admin_key = context.settings.admin.key

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.ingest.api import Api, running_api, settings_for
+from tests.store.play import Play
+
 ROOT = Path(__file__).parents[2]
 WAIT_S = 20
 
@@ -107,3 +110,16 @@ async def raw_connection(port: int) -> AsyncIterator[RawConnection]:
 def connect() -> Callable[[int], "asynccontextmanager[RawConnection]"]:
     """Open a raw connection: `async with connect(port) as raw`."""
     return raw_connection  # type: ignore[return-value]
+
+
+@pytest.fixture
+async def api(store_url: str, tmp_path: Path) -> AsyncIterator[Api]:
+    """A service with tenant `t_a` and its key."""
+    async with running_api(settings_for(store_url, tmp_path)) as running:
+        yield running
+
+
+@pytest.fixture
+async def play(api: Api) -> Play:
+    """A leader and a worker beside the service, to bring jobs into states."""
+    return await Play(api.store).open()
