@@ -33,9 +33,7 @@ DEFAULTS = {name: schema["default"] for name, schema in _PROPERTIES.items() if "
 
 def prepare():
     """Read the weights and check them; needs no device, so it may run while another job has it."""
-    return {
-        name: checked_weights(FOLDER / "weights" / name, digest) for name, digest in WEIGHTS_SHA256.items()
-    }
+    return {name: checked_weights(FOLDER / "weights" / name, digest) for name, digest in WEIGHTS_SHA256.items()}
 
 
 def load(device, prepared):
@@ -66,10 +64,9 @@ def run(model, inputs, job):
     job.progress(steps, steps, phase="postprocessing")
     made_with = {"seed": seed, "steps": steps, "guidance": guidance, "size": size, "words": list(words)}
     provenance = {**made_with, "weights": WEIGHTS_SHA256}
-    job.artifact(
-        "thumbnail.png", png(pixels, THUMBNAIL_PIXELS, provenance), kind="image", variant="thumbnail"
-    )
-    job.artifact("picture.png", png(pixels, size, provenance), kind="image", variant="original")
+    for name, variant, pixel_count in (("thumbnail", "thumbnail", THUMBNAIL_PIXELS), ("picture", "original", size)):
+        data = png(pixels, pixel_count, provenance)
+        job.artifact(f"{name}.png", data, kind="image", variant=variant, width=pixel_count, height=pixel_count)
     return {**made_with, "unknownWords": list(unknown_words)}
 
 

@@ -26,6 +26,7 @@ class RecordedJob:
     milestones: list[str] = field(default_factory=list)
     previews: list[tuple[int, bytes]] = field(default_factory=list)
     artifacts: dict[str, bytes] = field(default_factory=dict)
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def progress(self, done: int, total: int, phase: str) -> None:
         if len(self.progressed) == self.cancel_at:
@@ -38,8 +39,9 @@ class RecordedJob:
     def preview(self, data: bytes, step: int) -> None:
         self.previews.append((step, data))
 
-    def artifact(self, name: str, data: bytes, kind: str, variant: str) -> None:
+    def artifact(self, name: str, data: bytes, kind: str, variant: str, width: int, height: int) -> None:
         self.artifacts[f"{kind}/{variant}/{name}"] = data
+        self.sizes[f"{kind}/{variant}/{name}"] = (width, height)
 
 
 @dataclass

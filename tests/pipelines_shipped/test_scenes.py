@@ -27,9 +27,7 @@ def spec() -> ModelSpec:
     return found
 
 
-def drawn(
-    scenes: ModuleType, model: Any, prompt: str = PROMPT, **inputs: object
-) -> tuple[RecordedJob, dict[str, Any]]:
+def drawn(scenes: ModuleType, model: Any, prompt: str = PROMPT, **inputs: object) -> tuple[RecordedJob, dict[str, Any]]:
     job = RecordedJob()
     return job, scenes.run(model, {"prompt": prompt, "seed": 7, "steps": 8, **inputs}, job)
 
@@ -44,6 +42,7 @@ def test_a_prompt_becomes_a_picture_and_a_thumbnail_of_it(scenes: ModuleType, lo
     picture, thumbnail = (Image.open(io.BytesIO(job.artifacts[name])) for name in (ORIGINAL, THUMBNAIL))
     assert (picture.format, picture.size) == ("PNG", (512, 512))
     assert (thumbnail.format, thumbnail.size) == ("PNG", (128, 128))
+    assert job.sizes == {ORIGINAL: (512, 512), THUMBNAIL: (128, 128)}
     assert np.abs(pixels(job.artifacts[ORIGINAL]) - pixels(job.artifacts[THUMBNAIL])).mean() < 3
     assert result == {
         "seed": 7, "steps": 8, "guidance": 2.5, "size": 512,
@@ -144,9 +143,7 @@ def test_a_gpu_that_onnxruntime_does_not_know_is_an_error(scenes: ModuleType) ->
 
 
 @pytest.mark.filterwarnings("ignore:Specified provider")
-def test_a_silent_fall_back_to_the_cpu_is_an_error(
-    scenes: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silent_fall_back_to_the_cpu_is_an_error(scenes: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """The GPU build names CUDA whatever the machine has, and then runs on the CPU without an exception."""
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
 
