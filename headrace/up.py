@@ -126,7 +126,7 @@ def _announce(stack: Stack, wishes: Wishes, as_json: bool) -> None:
 
 def welcome(url: str, api_key: str) -> str:
     """The text for a person: address, key, and three lines to paste, each complete in itself."""
-    curl = f"curl -sS -H 'Authorization: Bearer {api_key}'"
+    curl = f"curl -sS -w '\\n' -H 'Authorization: Bearer {api_key}'"
     body = '{"userId":"me","model":"scenes","prompt":"a red lighthouse by the sea at sunset"}'
     post = f"{curl} -H 'Content-Type: application/json' -d '{body}' {url}/v1/jobs"
     ended = '"status":"(completed|failed|cancelled|expired)"'
