@@ -168,13 +168,12 @@ def _hash_and_sync(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _write_record(folder: Path, upload: Upload, reference: ArtifactRef, file_name: str) -> None:
+def _write_record(folder: Path, upload: Upload, reference: ArtifactRef, stored_as: str) -> None:
     facts = reference.model_dump(by_alias=True) | {
         "tenantId": upload.tenant_id,
         "createdMs": upload.created_ms,
-        "fileName": file_name,
-        "storedAs": file_name,
-        "name": upload.name,
+        "fileName": upload.name,  # what a download is called
+        "storedAs": stored_as,
     }
     part = folder / f".{upload.id}.json.part"
     with part.open("wb") as file:

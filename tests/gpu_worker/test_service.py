@@ -67,7 +67,7 @@ async def test_files_are_stored_after_the_device_is_free_and_described(store: St
         folder = own.config.data_dir / "artifacts" / POOL / job_id
         for artifact in completed.artifacts:
             record = json.loads((folder / f"{artifact.id}.json").read_text())
-            content = (folder / record["fileName"]).read_bytes()
+            content = (folder / record["storedAs"]).read_bytes()
             assert hashlib.sha256(content).hexdigest() == artifact.sha256 == record["sha256"]
             assert (record["tenantId"], record["path"]) == (TENANT, artifact.path)
             assert record["expiresAtMs"] - record["createdMs"] == 604_800_000

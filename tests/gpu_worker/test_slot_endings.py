@@ -123,6 +123,15 @@ async def test_a_model_that_cannot_be_loaded_says_so(tmp_path: Path) -> None:
         assert (await own.run("echo")).verdict is Verdict.COMPLETED
 
 
+@pytest.mark.parametrize(
+    ("word", "code"), [("device_unavailable", "device_unavailable"), ("worker_lost", "model_load_failed")]
+)
+async def test_an_author_may_name_some_codes_and_no_others(tmp_path: Path, word: str, code: str) -> None:
+    async with rig(tmp_path) as own:
+        outcome = await own.slot.run(own.attempt(model("load_fails", env={"CODE": word})), Recorder())
+        assert outcome.code == code
+
+
 async def test_an_interpreter_that_does_not_exist_is_a_load_failure(tmp_path: Path) -> None:
     async with rig(tmp_path) as own:
         attempt = own.attempt(model("echo", interpreter="/nowhere/python"))

@@ -33,6 +33,7 @@ PICTURES = (
     (b"\xff\xd8", ".jpg"),
     (b"GIF8", ".gif"),
 )
+AUTHORS_CODES = ("device_unavailable", "content_rejected")  # an author's error may carry one of these as `code`
 OOM_TEXTS = (
     "out of memory",
     "failed to allocate memory",
@@ -222,6 +223,8 @@ def died_of(error: BaseException, code: str) -> dict[str, Any]:
         traceback.print_exception(type(error), error, error.__traceback__)
     if error.__traceback__ is not None:
         traceback.clear_frames(error.__traceback__)  # the frames would keep a failed run's tensors alive
+    named = getattr(error, "code", None)
+    code = named if isinstance(named, str) and named in AUTHORS_CODES else code
     return failed("out_of_memory" if is_oom(error) else code, f"{type(error).__name__}: {error}")
 
 
