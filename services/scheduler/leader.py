@@ -176,5 +176,4 @@ _NOTABLE = {
     "job.lease_lost": "lease_expired",
     "worker.lost": "worker_lost",
     "scheduler.mismatch": "mismatch_found",
-    "job.expired": "job_expired",
 }

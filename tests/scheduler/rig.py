@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -161,29 +161,50 @@ class Worker:
         return attempt.job_id
 
 
-@contextlib.asynccontextmanager
-async def candidate(url: str, config: SchedulerConfig = CONFIG) -> AsyncIterator[Candidate]:
+class Served:
     """A candidate with a store of its own, as another process would have."""
-    store, stop = Store(url), asyncio.Event()
-    await store.directory.open()
-    await store.open_pool(POOL)
-    following = asyncio.create_task(store.directory.follow(stop))
 
-    async def apart(pool: str) -> None:
-        other = Store(url)
+    def __init__(self, url: str, config: SchedulerConfig) -> None:
+        self._url, self._config = url, config
+        self._store, self._stop = Store(url), asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> Candidate:
+        await self._store.directory.open()
+        await self._store.open_pool(POOL)
+        state = await load_state(self._store, POOL)
+        found = Candidate(self._store, POOL, state, self._config, structlog.get_logger(), self._keep_apart)
+        self._tasks = [
+            asyncio.create_task(found.run(self._stop)),
+            asyncio.create_task(self._store.directory.follow(self._stop)),
+        ]
+        return found
+
+    async def leave(self) -> None:
+        """Stop as SIGTERM does: resign, then end."""
+        self._stop.set()
+        await self._tasks[0]
+        self._tasks[1].cancel()
+        await asyncio.gather(self._tasks[1], return_exceptions=True)
+        await self._store.aclose()
+
+    async def _keep_apart(self, pool: str) -> None:
+        other = Store(self._url)
         try:
             await fold_and_keep(other, pool)
         finally:
             await other.aclose()
 
-    found = Candidate(store, POOL, await load_state(store, POOL), config, structlog.get_logger(), apart)
-    running = asyncio.create_task(found.run(stop))
+
+@contextlib.asynccontextmanager
+async def candidate(url: str, config: SchedulerConfig = CONFIG) -> AsyncIterator[Candidate]:
+    """Serve a candidate while the context lasts."""
+    served = Served(url, config)
+    found = await served.open()
     try:
         yield found
     finally:
-        stop.set()
-        await asyncio.gather(running, following)
-        await store.aclose()
+        await served.leave()
 
 
 async def until(fact: Callable[[], T], seconds: float = PATIENCE_S) -> T:
@@ -194,6 +215,22 @@ async def until(fact: Callable[[], T], seconds: float = PATIENCE_S) -> T:
     return value
 
 
+async def eventually(read: Callable[[], Awaitable[T]], holds: Callable[[T], bool]) -> T:
+    """Read something of the store that nothing announces until it holds; return it."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds(value := await read()):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return value
+
+
 def with_rules(config: SchedulerConfig, **changes: object) -> SchedulerConfig:
     """Return the configuration with other rules."""
     return replace(config, rules=replace(config.rules, **changes))  # type: ignore[arg-type]
+
+
+async def submit_many(store: Store, count: int, **facts: object) -> list[str]:
+    """Admit many jobs, a batch at a time."""
+    found: list[str] = []
+    while len(found) < count:
+        found += await asyncio.gather(*(submit(store, **facts) for _ in range(min(500, count - len(found)))))  # type: ignore[arg-type]
+    return found
