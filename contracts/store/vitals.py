@@ -21,6 +21,8 @@ class Vitals:
     is_writable: bool
     memory_ratio: float
     delayed_fsync_count: int
+    eviction_policy: str  # "" when the server does not say
+    keeps_file: bool
     log_bytes: dict[str, int]
     leader_until_ms: dict[str, int]
 
@@ -51,6 +53,8 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
         is_writable=_is_writable(info),
         memory_ratio=int(info.get("used_memory", 0)) / limit if limit else 0.0,
         delayed_fsync_count=int(info.get("aof_delayed_fsync", 0)),
+        eviction_policy=str(info.get("maxmemory_policy", "")),
+        keeps_file=bool(int(info.get("aof_enabled", 0))),
         log_bytes={pool: int(used or 0) for pool, used in zip(pools, rest[::2], strict=True)},
         leader_until_ms={pool: int(until or 0) for pool, until in zip(pools, rest[1::2], strict=True)},
     )

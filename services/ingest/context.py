@@ -72,7 +72,9 @@ class Context:
         await self.store.directory.open()
         secret = await self.store.directory.keep_secret("urls", secrets.token_hex(32))
         self._secrets = {"urls": secret.encode()}  # the notifier signs links with it, too
-        pools = {name: await self.store.open_pool(name) for name in ("default", *self.models.pools)}
+        # Also the pools of models that are gone from the file: their jobs can still be read.
+        names = dict.fromkeys(("default", *self.models.pools, *self.store.directory.configuration.pools))
+        pools = {name: await self.store.open_pool(name) for name in names}
         self._root_secret, self.pools = secret.encode(), pools
 
     def secret(self, purpose: str) -> bytes:

@@ -24,6 +24,10 @@ SUCCESSES_TO_GREEN = 2
 # The first second of delayed fsync is what "everysec" means; more of them mean the disk cannot follow.
 FSYNC_WINDOW_PROBES = 10
 
+# A leader that died is replaced within its lease of a few seconds; longer means that nothing is being scheduled.
+LEADERLESS_S = 10.0
+NOT_PROBED = "not probed yet"
+
 JsonObject = dict[str, object]
 Probe = Callable[[], Awaitable[Vitals]]
 
@@ -38,12 +42,13 @@ class Readiness:
     log_bytes_limit: int = 4 << 30
     vitals: Vitals | None = None
     is_ready: bool = False
-    reason: str = "not probed yet"
+    reason: str = NOT_PROBED
     clock_offset_ms: int | None = None
     _failures: int = 0
     _successes: int = 0
     _judged_s: float = field(default=float("-inf"))
     _delays: list[int] = field(default_factory=list)
+    _led_s: dict[str, float] = field(default_factory=dict)
 
     async def run_once(self, probe: Probe) -> None:
         """Probe the store and judge what it said."""
@@ -53,8 +58,12 @@ class Readiness:
         except (HeadraceError, TimeoutError) as error:
             self._count(f"log_unavailable: {type(error).__name__}")
             return
+        if self.vitals is None:
+            for warning in warnings_of(vitals):
+                log.warning("store_is_set_up_badly", detail=warning)
         self.vitals = vitals
         self.clock_offset_ms = vitals.now_ms - self.wall_ms()
+        self._note_leaders(vitals)
         self._count(self._fault(vitals))
 
     async def watch(self, probe: Probe, stop: asyncio.Event) -> None:
@@ -96,29 +105,47 @@ class Readiness:
     def document(self) -> JsonObject:
         """Write the verdict for people and probes."""
         is_ready, reason = self.verdict
-        vitals = self.vitals
-        until = vitals.leader_until_ms if vitals else {}
-        now_ms = self.server_ms() or 0
-        return {
+        document: JsonObject = {
             "status": "ready" if is_ready else "unavailable",
             "reason": "" if is_ready else reason,
             "ageSeconds": round(min(self.age_s, 1e9), 3),
-            "checks": {
-                "log": {"ok": is_ready, "memoryRatio": round(vitals.memory_ratio, 4) if vitals else None},
-                "scheduler": {pool: {"leads": at > now_ms, "leaseLeftMs": at - now_ms} for pool, at in until.items()},
-            },
+            "checks": {},
         }
+        vitals = self.vitals
+        if vitals is not None:
+            leads = {pool: until_ms > vitals.now_ms for pool, until_ms in vitals.leader_until_ms.items()}
+            document["checks"] = {
+                "log": {"writable": vitals.is_writable, "bytes": vitals.log_bytes},
+                "store": {
+                    "memoryRatio": round(vitals.memory_ratio, 4),
+                    "evictionPolicy": vitals.eviction_policy,
+                    "appendOnly": vitals.keeps_file,
+                    "warnings": warnings_of(vitals),
+                },
+                "scheduler": {pool: {"leads": led} for pool, led in leads.items()},
+            }
+        return document
+
+    def _note_leaders(self, vitals: Vitals) -> None:
+        for pool, until_ms in vitals.leader_until_ms.items():
+            if until_ms > vitals.now_ms or pool not in self._led_s:
+                self._led_s[pool] = self.clock()
 
     def _fault(self, vitals: Vitals) -> str:
         self._delays = [*self._delays[-FSYNC_WINDOW_PROBES:], vitals.delayed_fsync_count]
         if not vitals.is_writable:
             return "log_unavailable: the store takes no writes"
+        if vitals.eviction_policy not in ("noeviction", ""):
+            return f"store_may_evict: maxmemory-policy is {vitals.eviction_policy}"
         if vitals.memory_ratio > self.memory_ratio_limit:
             return "storage_full"
         if max(vitals.log_bytes.values(), default=0) > self.log_bytes_limit:
             return "log_backlog"
         if self._delays[-1] > self._delays[0] + 1:
             return "log_unavailable: the disk of the store does not keep up"
+        for pool, led_s in self._led_s.items():
+            if self.clock() - led_s > LEADERLESS_S:
+                return f"no_scheduler: pool {pool} has had no leader for {self.clock() - led_s:.0f} s"
         return ""
 
     def _count(self, fault: str) -> None:
@@ -129,7 +156,17 @@ class Readiness:
         was_ready = self.is_ready
         if fault and self._failures >= FAILURES_TO_RED:
             self.is_ready, self.reason = False, fault
-        elif not fault and (self._successes >= SUCCESSES_TO_GREEN or self.reason == "not probed yet"):
+        elif not fault and (self._successes >= SUCCESSES_TO_GREEN or self.reason == NOT_PROBED):
             self.is_ready, self.reason = True, ""
         if was_ready is not self.is_ready:
             log.warning("readiness_changed", ready=self.is_ready, reason=self.reason)
+
+
+def warnings_of(vitals: Vitals) -> list[str]:
+    """Say what an operator should change, though it does not stop anything yet."""
+    found = []
+    if not vitals.keeps_file:
+        found.append("appendonly is off: what the store holds is lost with its process")
+    if vitals.eviction_policy != "noeviction":
+        found.append(f"maxmemory-policy is {vitals.eviction_policy or 'unknown'}: it should be noeviction")
+    return found

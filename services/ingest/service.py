@@ -141,7 +141,7 @@ class IngestService:
         if not context.pools:
             raise StoreUnavailable("not opened yet")
         context.metrics.connections.set(self._runner.open_count if self._runner else 0)
-        return await read_vitals(context.store.client, tuple(context.pools))
+        return await read_vitals(context.store.client, context.models.pools)
 
 
 def _version() -> str:
