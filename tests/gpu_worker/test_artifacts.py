@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from services.gpu_worker.artifacts import ArtifactRejected, LocalArtifacts, Record
+from services.gpu_worker.artifacts import ArtifactRejected, LocalArtifacts, Upload
 from services.gpu_worker.slots.frames import ArtifactFile, Preview
 from tests.gpu_worker.rig import Recorder, model, rig
 
 LIMIT_BYTES = 1 << 20
 
 
-def record(**changes: object) -> Record:
+def upload(**changes: object) -> Upload:
     facts = {
-        "id": "art_1", "pool": "default", "job": "job_1", "name": "image.png", "kind": "image",
-        "variant": "original", "width": 512, "height": 512, "created_ms": 1, "expires_ms": 2,
+        "id": "art_1", "pool": "default", "job_id": "job_1", "tenant_id": "t_a", "name": "image.png", "kind": "image",
+        "variant": "original", "width": 512, "height": 512, "created_ms": 1, "expires_at_ms": 2,
     }  # fmt: skip
-    return Record(**{**facts, **changes})  # type: ignore[arg-type]
+    return Upload(**{**facts, **changes})  # type: ignore[arg-type]
 
 
 def scratch_with(folder: Path, content: bytes = b"pixels") -> Path:
@@ -29,20 +29,27 @@ def scratch_with(folder: Path, content: bytes = b"pixels") -> Path:
 
 
 def test_a_file_lies_beside_its_record(tmp_path: Path) -> None:
-    stored = LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", record(), LIMIT_BYTES)
+    stored = LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", upload(), LIMIT_BYTES)
 
     place = tmp_path / "store" / "default" / "job_1"
-    assert (place / "art_1").read_bytes() == b"pixels"
+    assert (place / "art_1.png").read_bytes() == b"pixels"
     facts = json.loads((place / "art_1.json").read_text())
     assert facts["sha256"] == stored.sha256 == hashlib.sha256(b"pixels").hexdigest()
-    assert (facts["mime"], facts["bytes"], facts["name"]) == ("image/png", 6, "image.png")
-    assert sorted(path.name for path in place.iterdir()) == ["art_1", "art_1.json"]
+    assert (facts["mime"], facts["bytes"], facts["fileName"]) == ("image/png", 6, "image.png")
+    assert (facts["storedAs"], facts["tenantId"], facts["path"]) == ("art_1.png", "t_a", "/v1/artifacts/art_1/content")
+    assert sorted(path.name for path in place.iterdir()) == ["art_1.json", "art_1.png"]
+
+
+@pytest.mark.parametrize("name", ["a.png/../../x", "a.\0", "a." + "x" * 40, "noending"])
+def test_an_authors_name_never_becomes_a_path(tmp_path: Path, name: str) -> None:
+    LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", upload(name=name), LIMIT_BYTES)
+    assert (tmp_path / "store" / "default" / "job_1" / "art_1").read_bytes() == b"pixels"
 
 
 def test_a_file_over_the_limit_is_rejected(tmp_path: Path) -> None:
     store = LocalArtifacts(tmp_path / "store")
     with pytest.raises(ArtifactRejected):
-        store.put_file(scratch_with(tmp_path, bytes(100)), "0001", record(), 99)
+        store.put_file(scratch_with(tmp_path, bytes(100)), "0001", upload(), 99)
 
 
 @pytest.mark.parametrize("trick", ["link", "folder link", "pipe", "folder", "missing"])
@@ -64,15 +71,15 @@ def test_tricks_with_the_scratch_directory_reach_nothing(tmp_path: Path, trick: 
         case "folder":
             (out / "0001").mkdir()
     with pytest.raises(ArtifactRejected):
-        LocalArtifacts(tmp_path / "store").put_file(scratch, "0001", record(), LIMIT_BYTES)
+        LocalArtifacts(tmp_path / "store").put_file(scratch, "0001", upload(), LIMIT_BYTES)
     assert (secret / "0001").read_text() == "key"
 
 
-@pytest.mark.parametrize("field", ["id", "pool", "job"])
+@pytest.mark.parametrize("field", ["id", "pool", "job_id"])
 @pytest.mark.parametrize("name", ["..", "a/b", "", ".hidden", "a\0b"])
 def test_no_name_leaves_the_root(tmp_path: Path, field: str, name: str) -> None:
     with pytest.raises(ArtifactRejected):
-        LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", record(**{field: name}), 99)
+        LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", upload(**{field: name}), 99)
 
 
 async def test_a_file_is_taken_as_it_was_when_it_was_handed_over(tmp_path: Path) -> None:
