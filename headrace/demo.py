@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +25,6 @@ from headrace.exits import Exit, exit_for_status
 from headrace.output import answers, note
 from headrace.progress_bar import ProgressBar
 from headrace.stack.logs import StackLog
-from headrace.stack.plan import Wishes
 from headrace.stack.stack import Stack
 from headrace.timeline import timeline_table
 from headrace.up import exit_for_fault, read_wishes
@@ -70,10 +70,9 @@ def demo(
 
 
 async def _run(prompt: str, folder: Path) -> None:
-    environ = {name: value for name, value in os.environ.items() if name not in ("HEADRACE_REDIS__URL",)}
+    environ = {name: value for name, value in os.environ.items() if name != "HEADRACE_REDIS__URL"}
     settings = load_settings(environ)
-    found = read_wishes(settings, port=0, data_dir=folder, pipelines=None)
-    wishes = Wishes(found.data_dir, "127.0.0.1", 0, found.pipelines)
+    wishes = replace(read_wishes(settings, port=0, data_dir=folder, pipelines=None), host="127.0.0.1")
     log = StackLog(folder / "logs", echo=None)
     task = asyncio.current_task()
     assert task is not None

@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -44,8 +45,7 @@ def up(
     try:
         settings = load_settings(os.environ)
         wishes = read_wishes(settings, port=port, data_dir=data_dir, pipelines=pipelines)
-        wishes = Wishes(wishes.data_dir, wishes.host, wishes.port, wishes.pipelines, workers, devices)
-        asyncio.run(_run(wishes, settings, as_json))
+        asyncio.run(_run(replace(wishes, workers=workers, devices=devices), settings, as_json))
     except HeadraceError as fault:
         note(f"error: {fault}")
         raise typer.Exit(exit_for_fault(fault)) from None

@@ -92,13 +92,21 @@ class Child:
         delay_s = 0.0
         while not self._stopping.is_set():
             started_s = loop.time()
-            self.last_exit = await self._run_once()
+            self.last_exit = await self._try_once()
             if self._stopping.is_set():
                 return
             delay_s = next_delay_s(delay_s, loop.time() - started_s)
             self.say(f"{self.spec.name} ended with {self.last_exit}; starting it again in {delay_s} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_s)
+
+    async def _try_once(self) -> int | None:
+        """Run the process to its end; None when the system would not start it (no memory, no disk, no descriptor)."""
+        try:
+            return await self._run_once()
+        except OSError as fault:
+            self.say(f"{self.spec.name} could not be started: {fault}")
+            return None
 
     async def _run_once(self) -> int:
         log_fd = self.log.open_for_writing()

@@ -40,7 +40,8 @@ class ServiceLog:
 
     def read_new(self) -> list[str]:
         """The complete lines written since the last call; sets a long file aside when all of it was read."""
-        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+        # a full disk or a removed folder must not end the stack that writes the log
+        with contextlib.suppress(OSError), self.path.open("rb") as file:
             file.seek(self.echoed_bytes)
             text = file.read(_READ_BYTES)
             if len(text) < _READ_BYTES:
@@ -91,7 +92,7 @@ class StackLog:
 
     def say(self, text: str) -> None:
         """Log a remark of the stack itself."""
-        with open(self._own.open_for_writing(), "a", encoding="utf-8") as file:
+        with contextlib.suppress(OSError), open(self._own.open_for_writing(), "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
         self._own.read_new()
         self._echo(f"headrace: {text}")

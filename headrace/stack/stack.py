@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Self
 
 import headrace
-from contracts.errors import ConfigError, StoreUnavailable
+from contracts.errors import HeadraceError
 from contracts.settings import Settings
 from headrace.client import Client
 from headrace.stack import bootstrap, plan
@@ -171,12 +171,10 @@ class Stack:
         """The keeper and the store are not ours to restart on death: look after them now and then."""
         while True:
             await asyncio.sleep(_CHECK_EVERY_S)
-            self._keeper.check()
-            if self.store is None:
-                continue
             try:
-                self.store = await self._ensure_store()
-            except (StoreUnavailable, ConfigError) as fault:
+                self._keeper.check()
+                self.store = await self._ensure_store() if self.store else None
+            except (HeadraceError, OSError) as fault:
                 self._log.say(str(fault))
 
 

@@ -4,9 +4,12 @@ Each function opens its own description of the file, so a lock taken here never 
 the same process. Descriptors are not inherited unless passed on by name.
 """
 
-import fcntl
 import os
+import sys
 from pathlib import Path
+
+if sys.platform != "win32":  # there `ensure` refuses with a sentence, which an ImportError would hide
+    import fcntl
 
 
 def take_shared(path: Path) -> int | None:

@@ -11,7 +11,6 @@ Does not talk to the server: a server that hangs is left alone.
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import select
 import signal
@@ -21,6 +20,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+if sys.platform != "win32":  # imported there too, for its constants
+    import fcntl
 
 GAVE_UP = 3
 QUICK_DEATHS_LIMIT = 5

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,8 +155,6 @@ def test_the_version_is_printed_in_every_format(up: Up) -> None:
 
 
 def _patch_tenant(up: Up, tenant_id: str, change: dict[str, Any]) -> int:
-    import urllib.request
-
     headers = {"Authorization": f"Bearer {up.ready['adminKey']}", "Content-Type": "application/json"}
     url = f"{up.ready['url']}/admin/v1/tenants/{tenant_id}"
     request = urllib.request.Request(url, json.dumps(change).encode(), headers, method="PATCH")

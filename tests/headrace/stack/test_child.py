@@ -104,6 +104,19 @@ async def test_asking_to_stop_while_it_waits_to_restart_starts_nothing(make: Mak
     assert child.pid is None
 
 
+async def test_a_process_that_the_system_would_not_start_is_tried_again(make: MakeChild) -> None:
+    child = make(OBEDIENT)
+    child.log.path.mkdir()  # stands for a disk or a table of descriptors that is full for a moment
+    refused = asyncio.Event()
+    child.say = lambda _: refused.set()
+    child.start()
+    await asyncio.wait_for(refused.wait(), PATIENCE_S)
+
+    child.log.path.rmdir()
+
+    assert await until_line(child) == "up"
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux signals the death of a parent")
 def test_the_process_gets_sigterm_when_its_owner_is_killed(tmp_path: Path) -> None:
     code = (

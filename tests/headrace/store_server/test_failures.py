@@ -100,6 +100,13 @@ def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
         ensure(tmp_path / "data")
 
 
+def test_windows_is_refused_with_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "win32")
+
+    with pytest.raises(ConfigError, match="needs Linux or macOS: set HEADRACE_REDIS__URL"):
+        ensure(tmp_path / "data")
+
+
 def test_the_socket_of_a_long_path_lies_in_a_private_directory(tmp_path: Path) -> None:
     socket = socket_path(tmp_path / ("x" * 120), short_root=tmp_path)
 
