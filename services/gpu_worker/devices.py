@@ -46,13 +46,7 @@ class Device:
 
     def describe(self) -> dict[str, object]:
         """Return what the store keeps of it; the inode tells a later supervisor that it holds the same lock."""
-        return {
-            "name": self.name,
-            "kind": self.kind,
-            "index": self.index,
-            "bytesTotal": self.bytes_total,
-            "lockInode": self.lock_inode,
-        }
+        return {"uuid": self.name, "kind": self.kind, "bytesTotal": self.bytes_total, "lockInode": self.lock_inode}
 
 
 def parse_devices(text: str, host_bytes: int) -> tuple[DeviceSpec, ...]:

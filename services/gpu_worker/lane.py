@@ -112,6 +112,18 @@ class Lane:
         """Tell whether the store has answered the start of this attempt."""
         return key in self._held
 
+    def describe(self) -> dict[str, object]:
+        """Describe the slot and what is reserved on its device: the larger of what runs and what lies on deck."""
+        offers = [entry.offer for entry in self._deck] + ([self._current.right.offer] if self._current else [])
+        model = self.slot.loaded_model
+        state = {
+            "index": self.index,
+            "state": self.slot.state,
+            "childPid": self.slot.child_pid,
+            "model": model.reference if model else None,
+        }
+        return {"bytesReserved": max((offer.bytes for offer in offers), default=0), "slots": [state]}
+
     def close(self) -> list[OnDeck]:
         """Take nothing more; return what lay on deck."""
         self._closed = True

@@ -50,6 +50,7 @@ class Session:
         self._seen: OrderedDict[str, None] = OrderedDict()
         self._lost, self._done = asyncio.Event(), asyncio.Event()
         self._told: tuple[ev.SlotInfo, ...] = ()
+        self._shown = ""  # the devices as they are in our hash
 
     @property
     def worker_id(self) -> str:
@@ -77,13 +78,12 @@ class Session:
             slots=self._told,
             models=tuple(spec.reference for spec in self._shop.models if self._config.pool in spec.pools),
         )
-        devices = [lane.slot.device.describe() for lane in self.lanes]
         fields = {
             "host": host.name,
             "pid": str(host.pid),
             "boot": host.boot_id,
             "slots": str(len(self.lanes)),
-            "devices": orjson.dumps(devices).decode(),
+            "devices": self._devices(),
         }
 
         async def call() -> str:
@@ -96,6 +96,10 @@ class Session:
     def slots(self) -> tuple[ev.SlotInfo, ...]:
         """What a choice may use now; a slot in quarantine is not among it."""
         return tuple(slot_info(lane) for lane in self.lanes if not lane.slot.quarantined)
+
+    def _devices(self) -> str:
+        """Describe devices and slots for people; decisions are made from the log alone."""
+        return orjson.dumps([lane.slot.device.describe() | lane.describe() for lane in self.lanes]).decode()
 
     async def _announce(self, event: ev.Event, state: str = "") -> Reply:
         write_id = mint_token(random.getrandbits(80))
@@ -116,12 +120,18 @@ class Session:
     async def _beat_once(self) -> None:
         held = [(lane, key, lane.accepted(key)) for lane in self.lanes for key in lane.held]
         handled = list(self._shop.handled)[:ACKNOWLEDGED_PER_BEAT]
+        devices = self._devices()
         beat = await self._store.attempts.heartbeat(
-            self._config.pool, self._shop.worker_id, [key for _, key, _ in held], handled
+            self._config.pool,
+            self._shop.worker_id,
+            [key for _, key, _ in held],
+            handled,
+            devices if devices != self._shown else "",
         )
         if beat.word is Word.GONE:
             self._lost.set()
             return
+        self._shown = devices
         self._shop.handled.difference_update(handled)
         self._obey(held, beat)
         if self.slots != self._told and not self._shop.desk.draining.is_set():

@@ -8,6 +8,7 @@ If only the name of the device is the same, the old worker may be alive elsewher
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import orjson
 import structlog
@@ -47,25 +48,25 @@ async def take_over(
 def uses(fields: Mapping[str, str], devices: Sequence[Device]) -> bool:
     """Tell whether a registered worker names one of these devices."""
     names = {device.name for device in devices}
-    return any(theirs.get("name") in names for theirs in _devices_of(fields))
+    return any(theirs["uuid"] in names for theirs in _devices_of(fields))
 
 
 def is_dead(fields: Mapping[str, str], host: Host, devices: Sequence[Device]) -> bool:
     """Tell whether holding our locks proves that this worker is gone."""
     inodes = {device.name: device.lock_inode for device in devices}
     same_locks = all(
-        inodes[theirs["name"]] == theirs.get("lockInode") for theirs in _devices_of(fields) if theirs["name"] in inodes
+        inodes[theirs["uuid"]] == theirs.get("lockInode") for theirs in _devices_of(fields) if theirs["uuid"] in inodes
     )
     same_boot = bool(host.boot_id) and fields.get("boot") == host.boot_id and fields.get("host") == host.name
     return same_boot and same_locks
 
 
-def _devices_of(fields: Mapping[str, str]) -> list[dict[str, object]]:
+def _devices_of(fields: Mapping[str, str]) -> list[dict[str, Any]]:
     try:
         devices = orjson.loads(fields.get("devices", "[]"))
     except ValueError:
         return []
-    return [device for device in devices if isinstance(device, dict) and "name" in device]
+    return [device for device in devices if isinstance(device, dict) and "uuid" in device]
 
 
 async def _tell_lost(store: Store, pool: str, worker_id: str, over: asyncio.Event) -> None:

@@ -161,3 +161,18 @@ async def test_the_heartbeat_goes_on_while_author_code_holds_the_interpreter_loc
         await own.stage.saw("job.completed", job_id)
         assert await own.beats() - before >= 10
         assert (await own.stage.state(job_id)).attempt == 1
+
+
+async def test_people_can_see_what_each_slot_is_doing(store: Store, tmp_path: Path) -> None:
+    async with staff(store, tmp_path) as own:
+        job_id = await own.stage.admit("slow", steps=100000, step_s=0.01)
+        await own.stage.offer(job_id, own.worker_id)
+        await own.stage.saw("job.progress", job_id)
+        before = await own.beats()
+        while await own.beats() < before + 2:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.02)
+        (device,) = json.loads((await store.workers(POOL))[own.worker_id]["devices"])
+        assert (device["uuid"], device["kind"]) == ("cpu-test-0-0", "cpu")
+        assert device["slots"] == [{"index": 0, "state": "busy", "childPid": own.child_pid, "model": "slow@1"}]
+        await own.stage.cancel(job_id)
+        await own.stage.saw("job.cancelled", job_id)

@@ -14,7 +14,7 @@ DEVICE = Device("cpu-box-0-0", "cpu", 0, 1, lock_fd=-1, lock_inode=77)
 
 
 def fields(name: str = "cpu-box-0-0", inode: int = 77, boot: str = "boot-1", host: str = "box") -> dict[str, str]:
-    devices = [{"name": name, "lockInode": inode}]
+    devices = [{"uuid": name, "lockInode": inode}]
     return {"host": host, "boot": boot, "devices": orjson.dumps(devices).decode()}
 
 

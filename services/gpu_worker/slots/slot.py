@@ -97,6 +97,20 @@ class Slot:
         """The model that is resident and ready to run."""
         return self._model if self._child and self._ready.done() and not self._condemned else None
 
+    @property
+    def loaded_model(self) -> ModelSpec | None:
+        """The model that is in the child, or on its way into it."""
+        return self._model if self._child else None
+
+    @property
+    def state(self) -> str:
+        """One word for people: idle, loading, busy, quarantined."""
+        if self.quarantined:
+            return "quarantined"
+        if self._run is None:
+            return "idle"
+        return "busy" if self._run.begun_s is not None else "loading"
+
     async def run(self, attempt: Attempt, listener: Listener) -> Outcome:
         """Run one accepted attempt to its end; a second one meanwhile is a mistake of the caller."""
         if self.quarantined:
