@@ -28,6 +28,7 @@ from services.scheduler.turns import Observed, next_due_ms, plan_turn
 from services.scheduler.watch import Watch, mono_ms
 from services.scheduler.weights import Weights
 
+MOST_FRUITLESS = 5
 GIVE_UP_S = 2.0  # when told to stop while the store is away
 
 
@@ -52,6 +53,7 @@ class Leader:
         self._must_fold = START
         self._turned_ms: int | None = None  # monotonic time of the last answer; None: the time is not known yet
         self._trimmed = START
+        self._fruitless = 0  # turns in a row of which everything was refused
 
     async def lead(self, number: int, stop: asyncio.Event) -> None:
         """Make turns after turn `number` until `stop`, or until the token is lost."""
@@ -61,7 +63,8 @@ class Leader:
         try:
             self._must_fold = await self._store.end_of_log(self._pool)
             while not stop.is_set() and await self._run_once(stop):
-                pass
+                if watching.done():
+                    watching.result()  # raises what ended it: without pulses there is no leading
         finally:
             ended.set()
             watching.cancel()
@@ -74,6 +77,8 @@ class Leader:
         if entry_key(self._state.position) < entry_key(self._must_fold):
             await self._wait(self._config.tick_ms, stop)
             return True
+        if self._fruitless >= MOST_FRUITLESS:  # whatever it is, it must not turn in a tight loop
+            await self._wait(self._config.tick_ms, stop)
         decisions = self._plan()
         if not decisions and not self._tick_is_due():
             await self._wait(self._pause_ms(), stop)
@@ -106,6 +111,8 @@ class Leader:
         self._turned_ms = mono_ms()
         self._clock.hear(reply.now_ms, self._turned_ms)
         self._must_fold = reply.last or basis
+        refused = decisions and not any(verdict.applied for verdict in reply.verdicts)
+        self._fruitless = self._fruitless + 1 if refused else 0
         self._judge(decisions, reply, basis)
         self._on_turn(self.watch.snapshot_position)
         return True

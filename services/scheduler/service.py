@@ -37,10 +37,12 @@ class Candidate:
         self.is_leading = False
         self._wake = asyncio.Event()
         self._tail = Tail(store.tail(pool, state.position), self._wake)
+        self._following: asyncio.Task[None] | None = None
+        self._token = _mint_token()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Fold and lead until `stop`."""
-        following = asyncio.create_task(self._tail.follow(stop))
+        following = self._following = asyncio.create_task(self._tail.follow(stop))
         waking = asyncio.create_task(self._wake_at(stop))
         failures = 0
         try:
@@ -58,7 +60,7 @@ class Candidate:
 
     async def _run_once(self, stop: asyncio.Event) -> None:
         """Ask for the lead once; serve a term, or fold along until it is time to ask again."""
-        token = mint_token(random.SystemRandom().getrandbits(80))
+        token = self._token  # the same until a term is over: the answer that gave it may have been lost
         led, epoch, number = await self._store.leadership.lead(self._pool, token, self._config.leader_lease_ms)
         if not led:
             await self._stand_by(min(ASK_EVERY_MS, number + 10), stop)
@@ -73,6 +75,7 @@ class Candidate:
             await leader.lead(number, stop)
         finally:
             self.is_leading = False
+            self._token = _mint_token()
             await self._resign(token)
 
     async def _stand_by(self, ms: int, stop: asyncio.Event) -> None:
@@ -89,6 +92,8 @@ class Candidate:
 
     def _fold(self) -> None:
         """Fold what has been read; the rest waits for the next call, so that a turn is never late for long."""
+        if self._following is not None and self._following.done() and not self._following.cancelled():
+            self._following.result()  # raises what ended it: a fold that stands still must not go unseen
         for entry in self._tail.take(FOLD_AT_ONCE):
             if isinstance(entry, Poison):
                 self._log.error("entry_skipped", pool=self._pool, position=entry.position, reason=entry.reason)
@@ -129,3 +134,7 @@ class Candidate:
     async def _wake_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
         self._wake.set()
+
+
+def _mint_token() -> str:
+    return mint_token(random.SystemRandom().getrandbits(80))

@@ -219,3 +219,22 @@ def _serve(world: World, length_ms: dict[str, int], until_ms: int) -> dict[str, 
         if worker.id in running:
             world.complete(running[worker.id][1], gpu_ms=1)
     return served
+
+
+def test_nothing_is_withdrawn_for_a_pressing_job_that_the_device_has_no_room_for() -> None:
+    """Else the deck would be taken and given back for ever."""
+    world = World()
+    world.worker(slots=2, slot_bytes=100, device="gpu-0")
+    for job_bytes in (60, 30):
+        world.submit(vram_bytes=job_bytes)
+    world.turn()
+    for job_id in list(world.on_decks()):
+        world.start(job_id)
+    low = world.submit(priority="low", vram_bytes=30)
+    world.turn()
+    assert world.on_decks() == [low]
+
+    world.submit(priority="urgent", vram_bytes=90)
+
+    world.turns()
+    assert world.on_decks() == [low]

@@ -86,7 +86,7 @@ class Scratch:
         withdrawals: list[Withdrawal] = []
         for deck in decks:
             tenant = self._ledger.tenants.get(deck.tenant_id)
-            fitting = {c: deck.place for c in tenant.lines if deck.place.could_hold(c)} if tenant is not None else {}
+            fitting = {c: deck.place for c in tenant.lines if deck.place.can_hold(c)} if tenant is not None else {}
             better = self._best_of(tenant, fitting) if tenant is not None else None
             if better is not None and better.band <= PRESSING and better.band < deck.band:
                 self._take(better)

@@ -25,10 +25,23 @@ class Place:
         slot = self.slot
         return (int(slot.running is not None), slot.free_at_ms, self.worker.id, slot.index)
 
-    def could_hold(self, job_class: Class) -> bool:
-        """Whether the slot would do if nothing else were on its device."""
-        model, job_bytes = job_class
-        return self.worker.serves(model) and (not self.slot.bytes or job_bytes <= self.slot.bytes)
+    def can_hold(self, job_class: Class, added_bytes: int = 0) -> bool:
+        """Whether a job of this class may lie on the deck, in place of what lies there.
+
+        Args:
+            added_bytes: what the present choice has given to the other slots of the device.
+        """
+        slot, (model, job_bytes) = self.slot, job_class
+        if not self.worker.serves(model):
+            return False
+        if not slot.bytes:
+            return True
+        neighbours = [
+            other for other in self.worker.slots.values() if other.device == slot.device and other is not slot
+        ]
+        held_bytes = sum(other.held_bytes for other in neighbours) + added_bytes
+        budget_bytes = max([slot.bytes, *(other.bytes for other in neighbours)])
+        return job_bytes <= slot.bytes and held_bytes + max(slot.running_bytes, job_bytes) <= budget_bytes
 
 
 def places(workers: Iterable[Worker]) -> list[Place]:
@@ -66,12 +79,4 @@ class Room:
         self._fits = {known: at for known, at in self._fits.items() if at and at.slot.device != slot.device}
 
     def _holds(self, place: Place, job_class: Class) -> bool:
-        if not place.could_hold(job_class):
-            return False
-        slot, job_bytes = place.slot, job_class[1]
-        neighbours = [other for other in place.worker.slots.values() if other.device == slot.device]
-        if len(neighbours) == 1 or not slot.bytes:
-            return True
-        budget = max(other.bytes for other in neighbours)
-        held = sum(other.held_bytes for other in neighbours) + self._added.get((place.worker.id, slot.device), 0)
-        return held + max(slot.running_bytes, job_bytes) - slot.running_bytes <= budget
+        return place.can_hold(job_class, self._added.get((place.worker.id, place.slot.device), 0))

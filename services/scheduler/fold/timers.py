@@ -20,17 +20,24 @@ class Clock(IntEnum):
     RUN_FOR = 2
 
 
+_NOTHING: tuple[int | None, ...] = (None,) * len(Clock)
+
+
 class Timers:
     """The timers of all jobs of a pool, one heap for each clock."""
 
     def __init__(self) -> None:
         self._heaps: dict[Clock, list[tuple[int, str]]] = {clock: [] for clock in Clock}
+        self._noted: dict[str, tuple[int | None, ...]] = {}  # only of jobs with a clock that runs
 
     def watch(self, job: Job) -> None:
         """Note what the job is now waiting for; call it after every change of the job."""
-        for clock in Clock:
-            at_ms = due_ms(job, clock)
-            if at_ms is not None:
+        dues = tuple(due_ms(job, clock) for clock in Clock)
+        before = self._noted.pop(job.id, _NOTHING)
+        if dues != _NOTHING:
+            self._noted[job.id] = dues
+        for clock, at_ms, noted_ms in zip(Clock, dues, before, strict=True):
+            if at_ms is not None and at_ms != noted_ms:
                 heappush(self._heaps[clock], (at_ms, job.id))
 
     def due(self, clock: Clock, now_ms: int, find: Callable[[str], Job | None], limit: int) -> list[Job]:
