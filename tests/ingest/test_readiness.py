@@ -174,15 +174,15 @@ async def test_readiness_follows_the_store_and_liveness_does_not(own_server: Ser
 async def test_a_slow_store_leaves_readiness_green(store_server: Server, tmp_path: Path) -> None:
     """Field case 142: 800 ms of latency are slow, not away."""
     line = SlowLine(store_server)
-    async with await line.open(tmp_path / "slow.sock"):
-        async with running_api(settings_for(f"unix://{tmp_path}/slow.sock", tmp_path)) as api:
-            line.delay_s = 0.8
-            for _ in range(2):
-                await api.service.context.readiness.run_once(api.service._probe)
+    settings = settings_for(f"unix://{tmp_path}/slow.sock", tmp_path)
+    async with await line.open(tmp_path / "slow.sock"), running_api(settings) as api:
+        line.delay_s = 0.8
+        for _ in range(2):
+            await api.service.context.readiness.run_once(api.service._probe)
 
-            assert (await api.get("/readyz")).status == 200
-            assert (await api.get("/healthz")).status == 200
-            line.delay_s = 0
+        assert (await api.get("/readyz")).status == 200
+        assert (await api.get("/healthz")).status == 200
+        line.delay_s = 0
 
 
 async def test_the_service_starts_while_the_store_is_away(own_server: Server, tmp_path: Path) -> None:

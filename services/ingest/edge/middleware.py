@@ -52,8 +52,7 @@ def answering(state: EdgeState, now_s: Callable[[], float]) -> Callable[..., Awa
             problem = as_problem(error, request_id)
             response = problem_response(problem, request.path, request_id)
         if not response.prepared:
-            response.headers["X-Request-Id"] = request_id
-            response.headers["Server"] = "headrace"  # not the versions of what we are built from
+            stamp(response, request_id)
             if state.is_draining:
                 response.force_close()
         method = request.method if request.method in _METHODS else "other"
@@ -61,6 +60,12 @@ def answering(state: EdgeState, now_s: Callable[[], float]) -> Callable[..., Awa
         return response
 
     return answer
+
+
+def stamp(response: web.StreamResponse, request_id: str) -> None:
+    """Set the headers that every answer has; a handler that sends its head by itself calls this first."""
+    response.headers["X-Request-Id"] = request_id
+    response.headers["Server"] = "headrace"  # not the versions of what we are built from
 
 
 def as_problem(error: Exception, request_id: str) -> Problem:

@@ -7,6 +7,7 @@ is built from checked ids only.
 
 import asyncio
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -25,12 +26,14 @@ from services.ingest.edge.conditional import (
     parse_range,
     range_still_applies,
 )
+from services.ingest.edge.middleware import REQUEST_ID, stamp
 from services.ingest.edge.problems import Problem
 from services.ingest.routes import Authenticate
 
 CHUNK_BYTES = 256 * 1024
 WRITE_TIMEOUT_S = 30.0
 _PREVIEW = "_preview"
+_STORED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,159}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,10 @@ class ArtifactHandler:
         folder = self._root / meta.name / job_of(artifact_id)
         try:
             record = orjson.loads((folder / f"{artifact_id}.json").read_bytes())
-            source = _open_regular(folder / str(record.get("storedAs") or artifact_id))
+            name = str(record.get("storedAs", artifact_id))
+            if not _STORED_NAME.fullmatch(name):
+                return None
+            source = _open_regular(folder / name)
         except (OSError, orjson.JSONDecodeError):
             return None
         status = os.fstat(source.fileno())
@@ -121,6 +127,7 @@ class ArtifactHandler:
             response.headers["Content-Range"] = part.content_range(stored.size)
         span = part or ByteRange(0, stored.size)
         response.content_length = span.end - span.start
+        stamp(response, request[REQUEST_ID])
         await response.prepare(request)
         if request.method != "HEAD":
             await _stream(response, stored.source, span)

@@ -46,10 +46,7 @@ class WorkerHandlers:
     async def _view(self, pool: str, worker_id: str, fields: Mapping[str, str]) -> JsonObject:
         held = [{"jobId": job_id, "fence": fence} for job_id, fence in _list(fields.get("held"))]
         by_slot = await self._by_slot(pool, held)
-        devices = _list(fields.get("devices"))
-        for device in devices:
-            for slot in device.get("slots", ()) if isinstance(device, dict) else ():
-                slot |= by_slot.get(slot.get("index"), {"jobId": None, "fence": None})
+        devices = [_device(each, by_slot) for each in _list(fields.get("devices")) if isinstance(each, dict)]
         seen_ms = fields.get("seen")
         return {
             "id": worker_id,
@@ -73,6 +70,18 @@ class WorkerHandlers:
         return {
             history.state.slot: attempt for history, attempt in zip(histories, held, strict=True) if history is not None
         }
+
+
+def _device(told: JsonObject, by_slot: Mapping[int | None, JsonObject]) -> JsonObject:
+    nothing: JsonObject = {"jobId": None, "fence": None}
+    slots = [slot | by_slot.get(slot.get("index"), nothing) for slot in told.get("slots", ())]
+    return {
+        "uuid": told.get("uuid") or told.get("name"),
+        "kind": told.get("kind"),
+        "bytesTotal": told.get("bytesTotal"),
+        "bytesReserved": told.get("bytesReserved"),
+        "slots": slots,
+    }
 
 
 def _list(text: str | None) -> list[JsonObject]:

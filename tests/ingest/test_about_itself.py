@@ -1,0 +1,86 @@
+"""Models, limits, metrics and the OpenAPI document: what the service says of itself is true."""
+
+import re
+
+from services.ingest.app import ROUTES
+from services.ingest.edge.problems import CATALOGUE
+from tests.ingest.api import Api
+
+
+async def test_models_are_described_without_the_inside(api: Api) -> None:
+    listed = await api.get("/v1/models")
+    one = await api.get("/v1/models/draw@1")
+
+    assert [model["name"] for model in listed.body["data"]] == ["draw", "echo"]
+    assert one.body["inputs"]["properties"]["steps"]["maximum"] == 150
+    assert "draw.py" not in listed.raw.decode()
+    assert (await api.get("/v1/models/none")).code == "model_not_found"
+
+
+async def test_limits_show_what_is_in_use(api: Api) -> None:
+    await api.job()
+
+    shown = (await api.get("/v1/limits")).body
+
+    assert shown["limits"]["queuedJobs"] == 10_000
+    assert shown["use"]["default"]["queuedJobs"] == 1
+    assert shown["use"]["default"]["queuedBytes"] > 0
+
+
+async def test_every_route_is_in_the_document_and_nothing_else(api: Api) -> None:
+    document = (await api.get("/openapi.json")).body
+    served = {(route.method.lower(), route.path) for route in api.service.app[ROUTES]}
+    registered = {
+        (route.method.lower(), route.resource.canonical)
+        for route in api.service.app.router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+
+    described = {(method, path) for path, item in document["paths"].items() for method in item}
+
+    assert described == served == registered
+    assert document["openapi"].startswith("3.1")
+
+
+async def test_every_reference_in_the_document_leads_somewhere(api: Api) -> None:
+    answer = await api.get("/openapi.json")
+    names = set(re.findall(r'"#/components/schemas/([^"]+)"', answer.raw.decode()))
+
+    assert names <= set(answer.body["components"]["schemas"])
+    submitted = answer.body["components"]["schemas"]["GenerationJobData"]
+    assert {"userId", "prompt", "model", "webhookUrl", "input"} <= set(submitted["properties"])
+    assert submitted["additionalProperties"] is False
+
+
+async def test_the_document_says_which_scope_and_which_problems(api: Api) -> None:
+    submit = (await api.get("/openapi.json")).body["paths"]["/v1/jobs"]["post"]
+
+    assert submit["x-scope"] == "jobs:write"
+    assert set(submit["responses"]) >= {"200", "201", "202", "400", "401", "403", "413", "415", "422", "429", "503"}
+    assert "quota_exceeded" in submit["responses"]["429"]["description"]
+
+
+def test_the_catalogue_has_a_status_and_a_pause_where_the_caller_should_wait() -> None:
+    for code, kind in CATALOGUE.items():
+        assert re.fullmatch(r"[a-z_]+", code)
+        assert 400 <= kind.status <= 599
+        assert (kind.retry_after_s is not None) == (kind.status in (429, 503)), code
+
+
+async def test_metrics_have_bounded_labels(api: Api) -> None:
+    job_id = await api.job()
+    await api.get(f"/v1/jobs/{job_id}")
+    await api.get("/v1/no/such/path")
+
+    text = (await api.get("/metrics")).raw.decode()
+
+    assert 'headrace_http_requests_total{method="GET",route="/v1/jobs/{id}",status="200"} 1.0' in text
+    assert 'route="unmatched",status="404"' in text
+    assert 'headrace_jobs_created_total{model="draw@1",priority="normal",tenant_class="standard"} 1.0' in text
+    assert job_id not in text
+    assert "t_a" not in text
+
+
+async def test_liveness_and_readiness_need_no_key(api: Api) -> None:
+    assert (await api.get("/healthz", key="")).body == {"status": "alive"}
+    assert (await api.get("/readyz", key="")).status in (200, 503)
