@@ -19,7 +19,8 @@ from contracts.store import Store
 from contracts.store.deliveries import KEEP_DEAD_S, KEEP_SETTLED_S
 from contracts.store.log import pause
 from contracts.telemetry import Logger
-from services.notifier.attempt.delivery import Report, Sender
+from services.notifier.attempt.delivery import Sender
+from services.notifier.attempt.post import Report
 from services.notifier.attempt.verdict import (
     Delivered,
     RetryAt,

@@ -27,7 +27,7 @@ from services.notifier.planning import Planned, Source, plan, read_body
 
 GROUP = keys.GROUP_NOTIFIER
 BATCH = 100
-BLOCK_MS = 1000
+BLOCK_MS = 1000  # the longest wait for an event, and so for a stop
 # Planning takes milliseconds: what another consumer has held for seconds is in nobody's hands any more.
 ABANDONED_MS = 5_000
 TAKE_OVER_EVERY_S = 2.0
@@ -40,13 +40,22 @@ class Planner:
     """One consumer of one pool's log. `planned` is called whenever new deliveries are due."""
 
     def __init__(
-        self, store: Store, pool: PoolMeta, *, consumer: str, links: Links, planned: Callable[[], None], log: Logger
+        self,
+        store: Store,
+        pool: PoolMeta,
+        *,
+        consumer: str,
+        links: Links,
+        planned: Callable[[], None],
+        log: Logger,
+        block_ms: int = BLOCK_MS,
     ) -> None:
         self._store = store
         self._pool = pool.name
         self._source = Source(pool.code, pool.epoch, links)
         self._consumer = consumer
         self._planned = planned
+        self._block_ms = block_ms
         self._log = log.bind(pool=pool.name)
         self._reader = store.group(pool.name, GROUP, consumer)
         self._take_over_from = START
@@ -78,7 +87,7 @@ class Planner:
         if now_s >= self._tidy_at_s:
             self._tidy_at_s = now_s + TIDY_EVERY_S
             await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS)
-        messages = taken or await self._reader.read(BATCH, BLOCK_MS)
+        messages = taken or await self._reader.read(BATCH, self._block_ms)
         if messages:
             await self._plan_all(messages)
         return len(messages)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from contracts import events as ev
 from contracts.errors import Corrupt
-from services.notifier.attempt.delivery import Post, Report
+from services.notifier.attempt.post import Post, Report
 from services.notifier.attempt.verdict import (
     Answered,
     Delivered,

@@ -16,7 +16,7 @@ from contracts.store.log import pause
 from contracts.telemetry import Logger
 from services.notifier.courier import Courier
 from services.notifier.payload import Links
-from services.notifier.planner import Planner
+from services.notifier.planner import BLOCK_MS, Planner
 
 POOLS_EVERY_S = 1.0
 URLS = "urls"  # secret shared with ingest, which checks the links; whoever comes first makes it
@@ -33,11 +33,14 @@ class Identity:
 class Notifier:
     """Runs until told to stop."""
 
-    def __init__(self, store: Store, courier: Courier, identity: Identity, log: Logger) -> None:
+    def __init__(
+        self, store: Store, courier: Courier, identity: Identity, log: Logger, *, block_ms: int = BLOCK_MS
+    ) -> None:
         self._store = store
         self._courier = courier
         self._identity = identity
         self._log = log
+        self._block_ms = block_ms
         self._served: set[str] = set()
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -76,6 +79,7 @@ class Notifier:
                 links=Links(self._identity.public_url, secret.encode()),
                 planned=self._courier.wake,
                 log=self._log,
+                block_ms=self._block_ms,
             )
             tasks.create_task(planner.run(stop))
             tasks.create_task(self._courier.run(pool, stop))

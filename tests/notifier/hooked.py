@@ -103,7 +103,7 @@ async def notifier(
     log = structlog.get_logger()
     sender = Sender(timeout_s=timeout_s, allow_private="loopback", user_agent="headrace/test")
     courier = Courier(store, sender, schedule=Schedule(tuple(delays_s)), lanes=Lanes(**limits), log=log)
-    service = Notifier(store, courier, Identity(consumer, PUBLIC_URL), log)
+    service = Notifier(store, courier, Identity(consumer, PUBLIC_URL), log, block_ms=50)
     stop = asyncio.Event()
     running = asyncio.create_task(service.run(stop))
     try:

@@ -15,7 +15,6 @@ import errno
 import re
 import socket
 import ssl
-from dataclasses import dataclass
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -23,6 +22,7 @@ from yarl import URL
 
 from contracts.webhook_target import AllowPrivate, judge_address, judge_url
 from services.notifier.attempt.names import SystemResolver
+from services.notifier.attempt.post import Post, Report
 from services.notifier.attempt.signature import sign
 from services.notifier.attempt.verdict import Answered, Outcome, TransportError, Unanswered
 
@@ -35,27 +35,6 @@ _ERRNOS: dict[int | None, TransportError] = {
     errno.EPIPE: TransportError.RESET,
     errno.ETIMEDOUT: TransportError.TIMEOUT,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Post:
-    """What one attempt sends; `body` is signed and sent as it is."""
-
-    url: str
-    message_id: str
-    attempt: int
-    timestamp_s: int
-    secrets: tuple[str, ...]
-    body: bytes
-    traceparent: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """How an attempt ended, and how long it took."""
-
-    outcome: Outcome
-    elapsed_ms: int
 
 
 class AddressGuard:
