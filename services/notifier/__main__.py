@@ -8,6 +8,8 @@ import socket
 import sys
 from importlib import metadata
 
+import uvloop
+
 from contracts.errors import ConfigError
 from contracts.retry import Schedule
 from contracts.settings import Settings, load_settings
@@ -27,7 +29,7 @@ def main() -> int:
     try:
         settings = load_settings(os.environ)
         check(settings)
-        asyncio.run(serve(settings, configure_logging("notifier", settings.log.level)))
+        uvloop.run(serve(settings, configure_logging("notifier", settings.log.level)))
     except ConfigError as error:
         print("\n".join(error.faults), file=sys.stderr)
         return EXIT_CONFIGURATION
