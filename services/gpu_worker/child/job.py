@@ -172,8 +172,7 @@ def encode(frame: dict[str, Any]) -> bytes:
     """Return the JSON of a frame; a result that is ready is put in as it is."""
     result = frame.get("result")
     plain = frame if not isinstance(result, Encoded) else {k: v for k, v in frame.items() if k != "result"}
-    text = json.dumps(plain, default=scalar, ensure_ascii=False, separators=(",", ":"))
-    body = text.encode("utf-8", "replace")
+    body = _FRAMES.encode(plain).encode("utf-8", "replace")
     return body[:-1] + b',"result":' + result.body + b"}" if isinstance(result, Encoded) else body
 
 
@@ -239,7 +238,7 @@ def is_oom(error: BaseException | None) -> bool:
 def to_json(value: Any) -> bytes:
     """Encode `value` strictly; beyond JSON's own types only numpy and torch scalars and dates are taken."""
     try:
-        text = json.dumps(value, default=scalar, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+        text = _STRICT.encode(value)
         if LONG_NUMBER.search(text):
             json.loads(text, parse_int=_int64)
         return text.encode()
@@ -254,6 +253,10 @@ def scalar(value: Any) -> Any:
     if hasattr(value, "isoformat"):
         return value.isoformat()
     raise TypeError(f"{type(value).__name__} is not JSON; write bytes and arrays with job.artifact()")
+
+
+_STRICT = json.JSONEncoder(default=scalar, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+_FRAMES = json.JSONEncoder(default=scalar, ensure_ascii=False, separators=(",", ":"))
 
 
 def _int64(digits: str) -> int:

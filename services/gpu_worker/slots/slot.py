@@ -262,7 +262,7 @@ class Slot:
         if run is None or run.key != (frame.job, frame.fence) or run.ended.done():
             return  # of an attempt that is over
         run.heard_s = self.heard_s if isinstance(frame, Progress) else run.heard_s
-        if not isinstance(frame, Done | Cancelled | Failed):
+        if not isinstance(frame, (Done, Cancelled, Failed)):
             run.listener.on_telemetry(frame)
             return
         run.last = frame
