@@ -86,6 +86,24 @@ def test_files_and_functions_stay_readable() -> None:
     assert long_functions == []
 
 
+IMPURE = {"asyncio", "time", "random", "os", "logging", "redis", "aiohttp", "socket", "subprocess", "secrets"}
+PURE = [path for path in SOURCES if re.search(r"\bPure\b", ast.get_docstring(ast.parse(path.read_text())) or "")]
+
+
+def test_a_file_that_calls_itself_pure_reaches_no_clock_no_chance_and_no_io() -> None:
+    assert len(PURE) > 20
+    offenders = [
+        f"{path.relative_to(ROOT)}: {module}"
+        for path in PURE
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+        if module.partition(".")[0] in IMPURE
+    ]
+
+    assert offenders == []
+
+
 def test_nothing_is_unpickled() -> None:
     """Field case 114: whoever can write to the store must not be able to run code."""
     assert [path for path in SOURCES if re.search(r"\b(pickle|marshal|shelve)\b", path.read_text())] == []
