@@ -1,12 +1,14 @@
 """One pipeline in flight: calls made while it is under way leave together in the next one.
 
 That is group commit on the client's side: several times the rate of many connections, and one fsync on the server
-serves the whole batch. Calls leave in the order they were made. A call whose caller has gone away is not sent.
+serves the whole batch. A call that finds nothing under way leaves at once, by itself. Calls leave in the order they
+were made. A call whose caller has gone away is not sent.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
@@ -28,17 +30,18 @@ class Batcher:
         self._channel = Channel(client.connection_pool)
         self._retry = retry_schedule(retries)
         self._waiting: deque[tuple[Command, asyncio.Future[object]]] = deque()
+        self._busy = False
         self._running: asyncio.Task[None] | None = None
 
     async def call(self, verb: str, keys: Sequence[str], args: Command) -> object:
         """Call a verb and return its raw reply. Raises StoreUnavailable, StoreFull."""
+        command = ["FCALL", library.function_name(verb), len(keys), *keys, *args]
+        if not self._busy:
+            return await self._call_alone(command)
         if len(self._waiting) >= MAX_WAITING:
             raise StoreUnavailable("too many calls are waiting")
-        command = ["FCALL", library.function_name(verb), len(keys), *keys, *args]
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._waiting.append((command, future))
-        if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._drain())
         return await future
 
     async def close(self) -> None:
@@ -47,13 +50,32 @@ class Batcher:
             await self._running
         await self._channel.aclose()
 
+    async def _call_alone(self, command: Command) -> object:
+        # In the caller's own task: nobody else is waiting, so handing the call over would only cost time.
+        self._busy = True
+        try:
+            (reply,) = await self._execute([command])
+        except Exception as error:
+            raise as_store_error(error) from error
+        finally:
+            if self._waiting:
+                self._running = asyncio.create_task(self._drain())
+            else:
+                self._busy = False
+        if isinstance(reply, Exception):
+            raise as_store_error(reply)
+        return reply
+
     async def _drain(self) -> None:
-        while self._waiting:
-            size = min(MAX_BATCH, len(self._waiting))
-            taken = [self._waiting.popleft() for _ in range(size)]
-            batch = [(command, future) for command, future in taken if not future.done()]
-            if batch:
-                await self._send(batch)
+        try:
+            while self._waiting:
+                size = min(MAX_BATCH, len(self._waiting))
+                taken = [self._waiting.popleft() for _ in range(size)]
+                batch = [(command, future) for command, future in taken if not future.done()]
+                if batch:
+                    await self._send(batch)
+        finally:
+            self._busy = False
 
     async def _send(self, batch: list[tuple[Command, asyncio.Future[object]]]) -> None:
         try:
@@ -79,18 +101,17 @@ class Batcher:
 
     async def _exchange(self, commands: Sequence[Command]) -> list[object]:
         """Send a batch, again as a whole when a reply is lost or the server is not ready: each call is idempotent."""
+        return await self._retry.call_with_retry(partial(self._once, commands), self._hang_up)
 
-        async def once() -> list[object]:
-            replies = await self._channel.exchange(commands, COMMAND_TIMEOUT_S)
-            for reply in replies:
-                if isinstance(reply, LOST):
-                    raise reply
-            return replies
+    async def _once(self, commands: Sequence[Command]) -> list[object]:
+        replies = await self._channel.exchange(commands, COMMAND_TIMEOUT_S)
+        for reply in replies:
+            if isinstance(reply, LOST):
+                raise reply
+        return replies
 
-        async def hang_up(_: Exception) -> None:
-            await self._channel.aclose()  # another connection may lead to a server that is ready
-
-        return await self._retry.call_with_retry(once, hang_up)
+    async def _hang_up(self, _: Exception) -> None:
+        await self._channel.aclose()  # another connection may lead to a server that is ready
 
 
 async def load(client: Redis) -> None:

@@ -106,7 +106,7 @@ class _Wire(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self._replies, self._wanted = [], len(commands)
         self._answered = loop.create_future()
-        timer = loop.call_later(limit_s, self._fail, TimeoutError(f"no reply within {limit_s} s"))
+        timer = loop.call_later(limit_s, self._give_up)
         try:
             self._transport.write(b"".join([hiredis.pack_command(tuple(command)) for command in commands]))
             await self._answered
@@ -139,6 +139,9 @@ class _Wire(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Tell who waits."""
         self._fail(ConnectionError(f"the connection was lost: {error or 'closed by the server'}"))
+
+    def _give_up(self) -> None:
+        self._fail(TimeoutError("no reply in time"))
 
     def _fail(self, error: Exception) -> None:
         self._transport.abort()
