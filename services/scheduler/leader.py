@@ -54,6 +54,7 @@ class Leader:
         self._turned_ms: int | None = None  # monotonic time of the last answer; None: the time is not known yet
         self._trimmed = START
         self._fruitless = 0  # turns in a row of which everything was refused
+        self.refused_count = 0  # decisions, in all; somebody else was faster, or something is wrong
 
     async def lead(self, number: int, stop: asyncio.Event) -> None:
         """Make turns after turn `number` until `stop`, or until the token is lost."""
@@ -144,6 +145,7 @@ class Leader:
     def _judge(self, decisions: list[Decision], reply: TurnReply, basis: str) -> None:
         for decision, verdict in zip(decisions, reply.verdicts, strict=True):
             self._suspicions.note(decision, verdict, basis)
+            self.refused_count += not verdict.applied
             guard = decision.write.worker_guard
             if not verdict.applied and guard is not None and guard.heartbeat is not None:
                 self.watch.leases.forget(guard.worker_id)  # it lives: its lease begins anew

@@ -34,11 +34,16 @@ class Candidate:
         self._pace = Pace(config.snapshot_entries, config.snapshot_ms)
         self._looked_ms = -LOOK_EVERY_MS
         self.state = state
-        self.is_leading = False
+        self.leader: Leader | None = None  # of the present term
         self._wake = asyncio.Event()
         self._tail = Tail(store.tail(pool, state.position), self._wake)
         self._following: asyncio.Task[None] | None = None
         self._token = _mint_token()
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this candidate believes to lead; the store has the last word."""
+        return self.leader is not None
 
     async def run(self, stop: asyncio.Event) -> None:
         """Fold and lead until `stop`."""
@@ -70,11 +75,11 @@ class Candidate:
             self._store, self._pool, token, self.state, self._fold, self._wake, self._config, self._log,
             self._keep_from_apart,
         )  # fmt: skip
-        self.is_leading = True
+        self.leader = leader
         try:
             await leader.lead(number, stop)
         finally:
-            self.is_leading = False
+            self.leader = None
             self._token = _mint_token()
             await self._resign(token)
 

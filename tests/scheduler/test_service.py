@@ -32,7 +32,7 @@ async def test_jobs_run_in_the_order_of_their_admission_and_the_log_can_be_check
 ) -> None:
     """Field case 20: fifty numbered jobs on one device start in the order of their submission."""
     log = Log(store)
-    async with candidate(store_url), (await Worker(store).register()).beating() as worker:
+    async with candidate(store_url) as leader, (await Worker(store).register()).beating() as worker:
         submitted = [await submit(store) for _ in range(50)]
 
         ran = [await worker.run_next() for _ in submitted]
@@ -40,6 +40,9 @@ async def test_jobs_run_in_the_order_of_their_admission_and_the_log_can_be_check
         assert ran == submitted
         await log.wait_for("job.completed", submitted[-1])
         assert verify(log.entries) == []
+        # nobody else wrote about these jobs: a refusal would mean a turn on a fold that lacked the turn before
+        assert leader.leader is not None
+        assert leader.leader.refused_count == 0
 
 
 async def test_an_urgent_job_overtakes_the_one_on_deck(store: Store, store_url: str) -> None:
