@@ -1,6 +1,7 @@
 """`python -m services.ingest`: one ingest process, configured by `HEADRACE_*`; ends with 0, misconfigured with 2."""
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -19,6 +20,9 @@ async def serve(settings: Settings) -> None:
         loop.add_signal_handler(number, stopped.set)
     service = IngestService(settings)
     await service.start()
+    # What is alive now lives as long as the process: the collector need not look at it again and again.
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
     await stopped.wait()
     await service.stop()
 

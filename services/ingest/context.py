@@ -49,6 +49,7 @@ class Context:
     _root_secret: bytes = b""
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     _patience: Patience = field(init=False)
+    _places: dict[str, Place] = field(default_factory=dict)
     _secrets: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -103,9 +104,13 @@ class Context:
 
     def place(self, meta: PoolMeta) -> Place:
         """Return what a view needs to know of a pool."""
-        keep = self.settings.retention
-        public_url = self.settings.public_url.rstrip("/")
-        return Place(meta.name, meta.code, meta.epoch, public_url, keep.completed_s, keep.failed_s)
+        place = self._places.get(meta.name)
+        if place is None:
+            keep = self.settings.retention
+            public_url = self.settings.public_url.rstrip("/")
+            place = Place(meta.name, meta.code, meta.epoch, public_url, keep.completed_s, keep.failed_s)
+            self._places[meta.name] = place
+        return place
 
     async def within(self, call: Awaitable[T]) -> T:
         """Await a call of the store. Raises StoreUnavailable when it takes longer than a caller should wait."""

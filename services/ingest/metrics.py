@@ -1,68 +1,107 @@
 """The metrics of one ingest process, as one table.
 
-Promises: label values are bounded (route templates, catalogue codes, model names of the pipelines file, tiers;
-never a tenant, a job or raw text), so the number of series is too.
+Promises: label values are bounded (route templates, catalogue codes, model names of the pipelines file, tiers; never a
+tenant, a job or raw text), so the number of series is too. Hot paths count in plain integers, which are turned into
+metrics when somebody asks: the event loop is one thread, so there is nothing to lock.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from bisect import bisect_left
+from collections.abc import Iterable
 
-_FAST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+_BOUNDS = (*(repr(bound) for bound in BUCKETS_S), "+Inf")
+
+Labels = tuple[str, ...]
 
 
-class IngestMetrics:
+class Durations:
+    """A histogram of one series."""
+
+    __slots__ = ("counts", "sum_s")
+
+    def __init__(self) -> None:
+        self.counts = [0] * len(_BOUNDS)
+        self.sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one duration."""
+        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self.sum_s += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Return (bound, durations up to it)."""
+        total, found = 0, []
+        for bound, count in zip(_BOUNDS, self.counts, strict=True):
+            total += count
+            found.append((bound, float(total)))
+        return found
+
+
+class IngestMetrics(Collector):
     """Counters of this process. Each app has its own registry, so that two apps in one process do not clash."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "headrace_http_requests", "Answered requests.", ("method", "route", "status"), registry=self.registry
-        )
-        self._request_seconds = Histogram(
-            "headrace_http_request_seconds",
-            "From the head of a request to its answer.",
-            ("method", "route"),
-            buckets=_FAST_S,
-            registry=self.registry,
-        )
-        self.jobs_created = Counter(
-            "headrace_jobs_created",
-            "Jobs admitted by this process.",
-            ("tenant_class", "model", "priority"),
-            registry=self.registry,
-        )
-        self.refused = Counter(
-            "headrace_ratelimited", "Submissions refused by a limit.", ("policy",), registry=self.registry
-        )
-        self.append_seconds = Histogram(
-            "headrace_log_append_seconds",
-            "From the decision to admit to the answer of the store.",
-            buckets=_FAST_S,
-            registry=self.registry,
-        )
+        self.registry.register(self)
         self.connections = Gauge("headrace_http_connections", "Open connections.", registry=self.registry)
         self.body_bytes = Gauge("headrace_http_body_bytes", "Bytes of bodies being worked on.", registry=self.registry)
         self.log_writable = Gauge("headrace_log_writable", "1 when the last verdict was ready.", registry=self.registry)
-        self._created: dict[tuple[str, str, str], Counter] = {}
-        self._series: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self.append_seconds = Durations()
+        self._requests: dict[tuple[str, str, int], int] = {}
+        self._durations: dict[tuple[str, str], Durations] = {}
+        self._created: dict[Labels, int] = {}
+        self._refused: dict[Labels, int] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count one answered request; the series is looked up once and kept."""
+        """Count one answered request."""
         key = (method, route, status)
-        series = self._series.get(key)
-        if series is None:
-            counter = self._requests.labels(method, route, str(status))
-            series = self._series[key] = (counter, self._request_seconds.labels(method, route))
-        series[0].inc()
-        series[1].observe(seconds)
+        self._requests[key] = self._requests.get(key, 0) + 1
+        durations = self._durations.get((method, route))
+        if durations is None:
+            durations = self._durations[method, route] = Durations()
+        durations.observe(seconds)
 
     def count_created(self, tenant_class: str, model: str, priority: str) -> None:
         """Count one admitted job."""
         key = (tenant_class, model, priority)
-        series = self._created.get(key)
-        if series is None:
-            series = self._created[key] = self.jobs_created.labels(*key)
-        series.inc()
+        self._created[key] = self._created.get(key, 0) + 1
+
+    def count_refused(self, policy: str) -> None:
+        """Count one submission refused by a limit."""
+        self._refused[policy,] = self._refused.get((policy,), 0) + 1
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what was counted; called by the registry."""
+        requests: dict[Labels, int] = {
+            (method, route, str(status)): count for (method, route, status), count in self._requests.items()
+        }
+        yield _counter("headrace_http_requests", "Answered requests.", ("method", "route", "status"), requests)
+        seconds = HistogramMetricFamily(
+            "headrace_http_request_seconds", "From the head of a request to its answer.", labels=("method", "route")
+        )
+        for labels, durations in self._durations.items():
+            seconds.add_metric(labels, durations.buckets(), durations.sum_s)
+        yield seconds
+        created = ("tenant_class", "model", "priority")
+        yield _counter("headrace_jobs_created", "Jobs admitted by this process.", created, self._created)
+        yield _counter("headrace_ratelimited", "Submissions refused by a limit.", ("policy",), self._refused)
+        append = HistogramMetricFamily(
+            "headrace_log_append_seconds", "From the decision to admit to the answer of the store."
+        )
+        append.add_metric((), self.append_seconds.buckets(), self.append_seconds.sum_s)
+        yield append
 
     def render(self) -> bytes:
         """Return the Prometheus text format."""
         return generate_latest(self.registry)
+
+
+def _counter(name: str, about: str, labels: Labels, counts: dict[Labels, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, about, labels=labels)
+    for values, count in counts.items():
+        family.add_metric(values, count)
+    return family

@@ -32,6 +32,10 @@ class Mint:
         self._last = (real_ms, bits)
         return mint_job_id(real_ms, bits, pool_code)
 
+    def salt(self) -> str:
+        """Return what makes the digest of a body useless for guessing the body."""
+        return f"{self._bits(80):020x}"
+
     def token(self) -> str:
         """Return a short unguessable text."""
         return mint_token(self._bits(80))

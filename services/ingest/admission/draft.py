@@ -12,9 +12,7 @@ import orjson
 
 from contracts import events as ev
 from contracts.api import GenerationJobData
-from contracts.job import JobState, JobStatus
 from contracts.model_spec import ModelSpec, check_input, draw_seed
-from contracts.positions import entry_ms
 from contracts.store.write import Write
 from contracts.webhook_target import AllowPrivate, TargetFault, explain, judge_url
 from services.ingest.edge.problems import Fault, Problem
@@ -51,29 +49,6 @@ class Draft:
         if self.run_at_ms is None:
             return Write(job_id, events, hooked=hooked)
         return Write(job_id, (*events, ev.JobScheduled(run_at_ms=self.run_at_ms)), hooked=hooked)
-
-    def admitted(self, job_id: str, position: str, sequence: int) -> JobState:
-        """Return the state the store has after it was admitted at `position`."""
-        at_ms = entry_ms(position)
-        limit_ms = self.created.start_by_ms
-        return JobState(
-            job_id,
-            sequence,
-            position,
-            status=JobStatus.QUEUED if self.run_at_ms is None else JobStatus.SCHEDULED,
-            run=1,
-            tenant_id=self.created.tenant_id,
-            model=self.created.model,
-            priority=self.created.priority,
-            max_attempts=self.created.max_attempts,
-            timeout_ms=self.created.timeout_ms,
-            created_ms=at_ms,
-            queued_ms=at_ms,
-            body_bytes=self.created.body_bytes,
-            hooked="1" if self.created.webhook_events is not None else None,
-            not_before_ms=self.run_at_ms,
-            start_by_at_ms=None if limit_ms is None else at_ms + limit_ms,
-        )
 
 
 def make_draft(data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: int | None, origin: Origin) -> Draft:

@@ -9,7 +9,7 @@ from contracts.settings import AdmissionSettings
 from contracts.store.jobs import Limits
 from contracts.store.replies import Admission
 from contracts.store.words import Word
-from services.ingest.edge.problems import Problem
+from services.ingest.edge.problems import POLICIES, Problem
 
 _POLICIES = {
     "tenant_jobs": ("quota_exceeded", "queuedJobs", "The tenant has as many open jobs as it may have"),
@@ -33,5 +33,5 @@ def refusal(answer: Admission) -> Problem:
     """Return the problem for an admission that was not applied."""
     if answer.word is Word.REFUSED and answer.limit in _POLICIES:
         code, policy, detail = _POLICIES[answer.limit]
-        return Problem(code, detail, extensions={"violated-policies": [policy]})
+        return Problem(code, detail, extensions={POLICIES: [policy]})
     return Problem("log_unavailable", "The store took longer than a caller waits")

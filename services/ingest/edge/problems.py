@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 JsonObject = dict[str, object]
 
+POLICIES = "violated-policies"  # a member of the IANA problem type
+
 _IANA = "https://iana.org/assignments/http-problem-types#"
 
 
@@ -122,6 +124,12 @@ class Problem(Exception):
     retry_after_s: float | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     extensions: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        """The limits that were reached, if this is about limits."""
+        found = self.extensions.get(POLICIES, ())
+        return tuple(found) if isinstance(found, list | tuple) else ()
 
     @property
     def kind(self) -> Kind:

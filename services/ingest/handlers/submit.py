@@ -20,8 +20,8 @@ from services.ingest.handlers.read import JobReader, Shown
 from services.ingest.minting import Mint
 from services.ingest.requests import fingerprint, parse_body, run_at_ms
 from services.ingest.tenancy import Caller
-from services.ingest.views.body_lines import BodyLines, JsonObject
-from services.ingest.views.jobs import Ending, job_view
+from services.ingest.views.body_lines import JsonObject
+from services.ingest.views.jobs import fresh_view
 from services.ingest.watch import JobWatch
 
 MAX_WAIT_S = 60
@@ -49,7 +49,12 @@ class SubmitHandler:
             seal = fingerprint(data) if key_hash is not None else ""
             submission = Submission(draft, caller.tenant_id, self._limits(caller), key_hash, seal)
             started_s = perf_counter()
-            admitted = await admit(self._context, self._mint, submission)
+            try:
+                admitted = await admit(self._context, self._mint, submission)
+            except Problem as problem:
+                for policy in problem.policies:
+                    self._context.metrics.count_refused(policy)
+                raise
             self._context.metrics.append_seconds.observe(perf_counter() - started_s)
         if not admitted.is_repeat:
             self._context.metrics.count_created(caller.tier, draft.created.model, data.priority)
@@ -71,7 +76,7 @@ class SubmitHandler:
             tenant_id=caller.tenant_id,
             user_key=context.secret("users"),
             seed_bits=self._mint.seed_bits(),
-            salt=self._mint.token(),
+            salt=self._mint.salt(),
             traceparent=traceparent if _TRACEPARENT.fullmatch(traceparent) else None,
             key_hash=key_hash,
         )
@@ -85,8 +90,7 @@ class SubmitHandler:
 
     def _fresh(self, draft: Draft, admitted: Admitted) -> JsonObject:
         place = self._context.place(self._context.pool(draft.pool))
-        state = draft.admitted(admitted.job_id, admitted.position, admitted.sequence)
-        return job_view(state, BodyLines(draft.spec), Ending(), place)
+        return fresh_view(draft.created, draft.spec, place, admitted.job_id, admitted.position, draft.run_at_ms)
 
     async def _answer_repeat(self, caller: Caller, admitted: Admitted, key_hash: str | None) -> web.Response:
         """Show the job as it is now; what retention removed is known by its claim alone."""

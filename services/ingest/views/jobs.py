@@ -6,10 +6,11 @@ made by this function from a fold. Nothing lossy (raw progress, previews) is mix
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from contracts import events as ev
 from contracts.job import TERMINAL, JobState, JobStatus
-from contracts.positions import Position
+from contracts.positions import Position, entry_ms
 from contracts.wire import Entry
 from services.ingest.views.body_lines import BodyLines, JsonObject
 from services.ingest.views.times import instant
@@ -97,14 +98,41 @@ def job_view(state: JobState, lines: BodyLines, ending: Ending, place: Place) ->
         "startedAt": instant(state.started_ms),
         "completedAt": instant(state.done_ms),
         "expiresAt": _expires_at(state, place),
-        "urls": {
-            "self": link,
-            "cancel": link + "/cancel",
-            "result": link + "/result",
-            "events": link + "/events",
-            "artifacts": link + "/artifacts",
-        },
+        "urls": _urls(link),
     }
+
+
+def fresh_view(
+    created: ev.JobCreated, spec: JsonObject, place: Place, job_id: str, position: str, run_at_ms: int | None
+) -> JsonObject:
+    """Return a job that was admitted at `position`, as `job_view` will show it when it is read.
+
+    A POST is the hottest path: what all new jobs of a place have in common is made once.
+    """
+    link = f"/v1/jobs/{job_id}"
+    sequence, status = (1, JobStatus.QUEUED) if run_at_ms is None else (2, JobStatus.SCHEDULED)
+    return _blank(place) | {
+        "id": job_id,
+        "status": status,
+        "userId": spec["userId"],
+        "tenantId": created.tenant_id,
+        "model": created.model,
+        "prompt": spec["prompt"],
+        "input": spec["input"],
+        "priority": created.priority,
+        "maxAttempts": created.max_attempts,
+        "metadata": spec["metadata"],
+        "sequence": sequence,
+        "position": f"{place.code}.{place.epoch}.{position}",
+        "createdAt": instant(entry_ms(position)),
+        "scheduledFor": instant(run_at_ms),
+        "urls": _urls(link),
+    }
+
+
+@lru_cache(maxsize=64)
+def _blank(place: Place) -> JsonObject:
+    return job_view(JobState(""), BodyLines(), Ending(), place)
 
 
 def artifact_view(artifact: ev.ArtifactRef, public_url: str) -> JsonObject:
@@ -120,6 +148,16 @@ def artifact_view(artifact: ev.ArtifactRef, public_url: str) -> JsonObject:
         "sha256": artifact.sha256,
         "url": public_url + artifact.path,
         "expiresAt": instant(artifact.expires_at_ms),
+    }
+
+
+def _urls(link: str) -> JsonObject:
+    return {
+        "self": link,
+        "cancel": link + "/cancel",
+        "result": link + "/result",
+        "events": link + "/events",
+        "artifacts": link + "/artifacts",
     }
 
 
