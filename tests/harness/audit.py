@@ -103,53 +103,63 @@ def small(state: JobState) -> JobState:
 
 
 def judge_slots(log: list[Entry]) -> list[str]:
-    """Return what is wrong with the slots: two attempts on one, or more bytes on a device than it has.
+    """Return what is wrong with the slots: two attempts or two offers on one, or more bytes than its device has.
 
     An attempt holds its slot from its start until its device was released or it ended. What a lost worker held is
     on nobody's device any more: its successor got the device's lock only when the last of its processes was gone.
     """
-    faults: list[str] = []
-    budgets: dict[str, dict[int, ev.SlotInfo]] = {}
-    bytes_of: dict[str, int] = {}
-    running: dict[str, tuple[str, int]] = {}  # job -> worker, slot
-    decks: dict[str, tuple[str, int, int]] = {}  # offer -> worker, slot, bytes
-    for entry in log:
-        event = entry.event()
+    slots = _Slots()
+    return [f"{entry.position}: {fault}" for entry in log for fault in slots.judge(entry)]
+
+
+@dataclass(slots=True)
+class _Slots:
+    """Who holds which slot, folded from the log of a pool."""
+
+    known: dict[tuple[str, int], ev.SlotInfo] = field(default_factory=dict)
+    running: dict[str, tuple[str, int]] = field(default_factory=dict)  # job -> worker, slot
+    decks: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)  # job, offer -> worker, slot
+
+    def judge(self, entry: Entry) -> list[str]:
+        """Fold one entry; returns what it breaks."""
+        job, event = entry.subject, entry.event()
         match event:
             case ev.WorkerRegistered(worker_id=worker, slots=slots):
-                budgets[worker] = {slot.index: slot for slot in slots}
+                self.known |= {(worker, slot.index): slot for slot in slots}
             case ev.JobAssigned():
-                bytes_of[event.offer_id] = event.bytes
-                decks[event.offer_id] = (event.worker_id, event.slot, event.bytes)
-                faults += _over_budget(entry, event.worker_id, budgets, running, decks)
+                return self._offered(job, event)
             case ev.JobUnassigned(offer_id=offer):
-                decks.pop(offer, None)
-            case ev.JobStarted(worker_id=worker, slot=index, offer_id=offer):
-                others = [job for job, place in running.items() if place == (worker, index) and job != entry.subject]
-                if entry.subject in running or others:
-                    faults.append(f"{entry.position}: {entry.subject} started beside {others or 'itself'}")
-                running[entry.subject] = (worker, index)
-                decks.pop(offer, None)
-            case ev.JobDeviceReleased() | ev.JobAttemptFailed() | ev.JobQueued() | ev.JobLeaseLost():
-                running.pop(entry.subject, None)
-            case _ if entry.type in ENDS:
-                running.pop(entry.subject, None)
+                self.decks.pop((job, offer), None)
+            case ev.JobStarted(worker_id=worker, slot=index):
+                return self._started(job, (worker, index))
+            case ev.JobDeviceReleased():
+                self.running.pop(job, None)
+            case ev.JobAttemptFailed() | ev.JobQueued():
+                self._let_go(job)
             case ev.WorkerLost(worker_id=worker) | ev.WorkerDrained(worker_id=worker):
-                running = {job: place for job, place in running.items() if place[0] != worker}
-                decks = {offer: place for offer, place in decks.items() if place[0] != worker}
+                self.running = {job: place for job, place in self.running.items() if place[0] != worker}
+                self.decks = {offer: place for offer, place in self.decks.items() if place[0] != worker}
+            case _ if entry.type in ENDS:
+                self._let_go(job)
             case _:
                 pass
-    return faults
+        return []
 
+    def _offered(self, job: str, event: ev.JobAssigned) -> list[str]:
+        place = (event.worker_id, event.slot)
+        faults = [f"{other} and {job} on the deck of {place}" for (other, _), at in self.decks.items() if at == place]
+        slot = self.known.get(place)
+        if slot is not None and slot.bytes and event.bytes > slot.bytes:
+            faults.append(f"{job} needs {event.bytes} bytes and was offered to {slot.device}, which has {slot.bytes}")
+        self.decks[job, event.offer_id] = place
+        return faults
 
-def _over_budget(
-    entry: Entry, worker: str, budgets: dict[str, dict[int, ev.SlotInfo]], running: dict[str, tuple[str, int]],
-    decks: dict[str, tuple[str, int, int]],
-) -> list[str]:  # fmt: skip
-    on_decks: Counter[int] = Counter(slot for holder, slot, _ in decks.values() if holder == worker)
-    faults = [f"{entry.position}: {n} offers on slot {slot} of {worker}" for slot, n in on_decks.items() if n > 1]
-    for holder, slot, wanted in decks.values():
-        known = budgets.get(holder, {}).get(slot)
-        if holder == worker and known and known.bytes and wanted > known.bytes:
-            faults.append(f"{entry.position}: {wanted} bytes on {known.device}, which has {known.bytes}")
-    return faults
+    def _started(self, job: str, place: tuple[str, int]) -> list[str]:
+        beside = [other for other, at in self.running.items() if at == place or other == job]
+        self._let_go(job)
+        self.running[job] = place
+        return [f"{job} started on {place} beside {beside}"] if beside else []
+
+    def _let_go(self, job: str) -> None:
+        self.running.pop(job, None)
+        self.decks = {offer: place for offer, place in self.decks.items() if offer[0] != job}

@@ -63,9 +63,8 @@ class Proxy:
     async def close(self) -> None:
         """Cut everything and stop listening."""
         self._server.close()
+        self.lift_all()
         self.cut()
-        for task in self._tasks:
-            task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._folder.cleanup()
 
@@ -80,6 +79,15 @@ class Proxy:
     def swallow(self, text: bytes) -> Rule:
         """From now on, connections with such a request are silently dead: nothing passes, nothing is closed."""
         return self._add(Rule(text, "swallow"))
+
+    def lift_all(self) -> None:
+        """Lift every rule there ever was; connections that were swallowed are reset."""
+        for rule in self._rules:
+            rule.lift()
+        self._rules.clear()
+        for link in self._links:
+            if link.rule and link.rule.action == "swallow":
+                link.cut()
 
     def cut(self) -> None:
         """Reset all connections there are."""

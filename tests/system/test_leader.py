@@ -1,0 +1,99 @@
+"""The leader of a pool dies, is frozen, or loses the lead in the middle of a turn."""
+
+import asyncio
+import signal
+
+import pytest
+
+from contracts.store import keys
+from tests.harness import Stack, eventually
+from tests.system.conftest import Fragile
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ENDS_OF_ALL = {
+    "scheduled": "job.completed",
+    "queued": "job.completed",
+    "cancelled while queued": "job.cancelled",
+    "expired": "job.expired",
+    "on deck": "job.completed",
+    "running": "job.completed",
+    "stopping": "job.cancelled",
+    "between attempts": "job.failed",
+    "completed": "job.completed",
+}
+
+
+async def jobs_in_every_state(stack: Stack) -> dict[str, str]:
+    """Bring one job into each state a job can be in, on two slots; returns name -> job id."""
+    jobs = {"completed": await stack.submit("noop")}
+    await stack.wait_for_ends(jobs["completed"])
+    jobs["between attempts"] = await stack.submit("fails", {"how": "retry"})  # 1 s between its attempts
+    await stack.wait_for(jobs["between attempts"], "job.attempt_failed")
+    jobs["running"] = await stack.submit("slow", {"steps": 60, "step_s": 0.05})
+    jobs["stopping"] = await stack.submit("ignores_cancel", {"term": True})
+    await stack.wait_for(jobs["running"], "job.started")
+    await stack.wait_for(jobs["stopping"], "prompt.encoded", "job.progress", "job.started")
+    jobs["on deck"] = await stack.submit("noop")
+    await stack.wait_for(jobs["on deck"], "job.assigned")
+    jobs["queued"] = await stack.submit("noop", priority="low")
+    jobs["scheduled"] = await stack.submit("noop", runAt=stack.later(3))
+    jobs["expired"] = await stack.submit("noop", priority="low", policy={"startBySeconds": 1})
+    jobs["cancelled while queued"] = await stack.submit("noop", priority="low")
+    await stack.cancel(jobs["cancelled while queued"])
+    await stack.cancel(jobs["stopping"])
+    return jobs
+
+
+async def test_a_killed_leader_leaves_jobs_in_every_state_to_its_successor(stack: Stack) -> None:
+    """Field cases 43 and 128: each job still reaches its one end, the delayed and the waiting ones included."""
+    jobs = await jobs_in_every_state(stack)
+
+    stack.kill("scheduler")
+
+    ends = dict(zip(jobs, await stack.wait_for_ends(*jobs.values()), strict=True))
+    assert ends["expired"] in ("job.expired", "job.completed")  # a slot may have come free within its second
+    assert ends | {"expired": "job.expired"} == {name: ENDS_OF_ALL[name] for name in jobs}
+    for name in ("scheduled", "running", "on deck", "queued"):
+        assert len(stack.log.of(jobs[name], "job.started")) == 1, name
+    await stack.audit()
+
+
+async def test_a_turn_of_a_frozen_leader_is_refused_after_the_takeover(fragile: Fragile) -> None:
+    """Its turn is on its way when it is frozen and arrives when another leads: nothing of it may be applied."""
+    leader = fragile.processes("scheduler")[0]
+    token = await fragile.store.client.hget(keys.leader("default"), "token")
+    late = fragile.proxy.hold_requests(b"hr_turn")
+    job = await fragile.submit("noop")
+    await asyncio.wait_for(late.met.wait(), 20)
+    leader.send(signal.SIGSTOP)
+
+    fragile.spawn("scheduler", HEADRACE_REDIS__URL=fragile.server.url)
+    await fragile.wait_for(job, "job.completed")
+    turns = await fragile.store.client.hget(keys.leader("default"), "turn")
+    late.lift()
+    leader.send(signal.SIGCONT)
+    after = [await fragile.submit("noop") for _ in range(5)]
+    await fragile.wait_for_ends()
+
+    assert await fragile.store.client.hget(keys.leader("default"), "token") != token
+    assert int(await fragile.store.client.hget(keys.leader("default"), "turn") or 0) > int(turns or 0)
+    for known in (job, *after):
+        assert len(fragile.log.of(known, "job.assigned")) == 1
+    assert leader.pid in [process.pid for process in fragile.processes("scheduler")]
+    await fragile.audit()
+
+
+async def test_a_frozen_leader_is_replaced_and_turns_readiness_red_while_there_is_no_other(fragile: Fragile) -> None:
+    """Field case 128: the scheduler stops alone, with everything else green; readiness must say so."""
+    fragile.signal("scheduler", signal.SIGSTOP)
+
+    async def red() -> bool:
+        return (await fragile.request("GET", "/readyz")).status == 503
+
+    await eventually(red, "/readyz is red")
+    fragile.signal("scheduler", signal.SIGCONT)
+    await fragile.wait_ready()
+    await fragile.submit("noop")
+    assert await fragile.wait_for_ends() == ["job.completed"]
+    await fragile.audit()

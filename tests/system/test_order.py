@@ -1,0 +1,59 @@
+"""Who comes first: the urgent job, and the tenant that waits behind somebody's backlog."""
+
+import pytest
+
+from tests.harness import Stack
+from tests.system.conftest import Fragile, Starter
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_an_urgent_job_overtakes_the_one_on_deck(fragile: Fragile) -> None:
+    """The offer is taken back before it is started; the job that lost it keeps its attempts and runs next."""
+    running = await fragile.submit("slow", {"steps": 30, "step_s": 0.05})
+    await fragile.wait_for(running, "job.started")
+    on_deck = await fragile.submit("noop")
+    await fragile.wait_for(on_deck, "job.assigned")
+
+    urgent = await fragile.submit("noop", priority="urgent")
+    await fragile.wait_for_ends()
+
+    order = [entry.subject for entry in fragile.log.entries if entry.type == "job.started"]
+    assert order == [running, urgent, on_deck]
+    assert len(fragile.log.of(on_deck, "job.unassigned")) == 1
+    assert fragile.log.of(on_deck, "job.started")[0].raw_data()["attempt"] == 1
+    await fragile.audit()
+
+
+async def test_a_tenant_with_one_job_waits_for_no_backlog_of_another(stack: Stack) -> None:
+    """Promise 4 with whole processes: after a flood of 40 jobs the newcomer is among the next few."""
+    for _ in range(40):
+        await stack.submit("slow", {"steps": 1, "step_s": 0.1})
+    await stack.log.wait_until(lambda: sum(map(stack.log.has_ended, stack.jobs)) >= 4, "the flood is being worked on")
+    newcomer = await stack.submit("noop", key=await stack.make_tenant())
+
+    await stack.wait_for(newcomer, "job.started")
+
+    started = [entry.subject for entry in stack.log.entries if entry.type == "job.started"]
+    created = next(i for i, entry in enumerate(stack.log.entries) if entry.subject == newcomer)
+    before = [entry for entry in stack.log.entries[created:] if entry.type == "job.started"]
+    assert started.index(newcomer) < 30
+    assert [entry.subject for entry in before].index(newcomer) <= 6  # two run, two are on deck, two more turns
+    await stack.wait_for_ends()
+    await stack.audit()
+
+
+async def test_a_job_that_fits_no_slot_never_starts_and_the_others_do(start_stack: Starter) -> None:
+    """Promise 3 with whole processes: what a model needs is compared with what each slot has."""
+    stack = await start_stack(devices="sim:128MiB*1")
+    too_large = await stack.submit("large")
+    small = await stack.submit("noop")
+
+    await stack.wait_for(small, "job.completed")
+
+    assert stack.log.of(too_large, "job.assigned", "job.started") == []
+    assert (await stack.get(too_large))["status"] == "queued"
+    roomy = stack.spawn("gpu_worker", HEADRACE_WORKER__DEVICES="sim:512MiB*1")
+    await stack.log.wait_for_any("worker.registered", pid=roomy.pid)
+    assert await stack.wait_for_ends() == ["job.completed", "job.completed"]
+    await stack.audit()
