@@ -17,8 +17,8 @@ from contracts.telemetry import Logger
 log: Logger = structlog.get_logger(service="ingest")
 
 INTERVAL_S = 1.0
-PROBE_TIMEOUT_S = 3.0
-STALE_AFTER_S = 10.0
+PROBE_TIMEOUT_S = 5.0
+STALE_AFTER_S = 15.0
 FAILURES_TO_RED = 2
 SUCCESSES_TO_GREEN = 2
 # The first second of delayed fsync is what "everysec" means; more of them mean the disk cannot follow.
