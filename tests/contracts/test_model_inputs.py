@@ -155,9 +155,7 @@ _JSON = st.recursive(
 
 
 @given(prompt=_JSON, fields=st.dictionaries(st.sampled_from([*DOCUMENT["properties"], "x"]), _JSON))
-def test_whatever_a_caller_sends_every_fault_points_into_the_request(
-    prompt: object, fields: dict[str, Any]
-) -> None:
+def test_whatever_a_caller_sends_every_fault_points_into_the_request(prompt: object, fields: dict[str, Any]) -> None:
     for fault in check_input(schema(), prompt, fields):
         assert fault.pointer == "/prompt" or fault.pointer.startswith("/input")
         assert fault.code.replace("_", "").isalpha()

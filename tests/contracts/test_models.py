@@ -181,17 +181,11 @@ def test_the_shipped_file_is_valid_and_opens_no_other_pool() -> None:
 _TOML_VALUES = st.one_of(
     st.booleans().map(lambda flag: str(flag).lower()),
     st.integers(-(2**70), 2**70).map(str),
-    st.sampled_from(
-        ["inf", "-inf", "nan", "1e300", "0.0", "1979-05-27", "[]", "{}", '""', '"a"', '["a"]', "[1]"]
-    ),
+    st.sampled_from(["inf", "-inf", "nan", "1e300", "0.0", "1979-05-27", "[]", "{}", '""', '"a"', '["a"]', "[1]"]),
 )
 
 
-@given(
-    st.dictionaries(
-        st.sampled_from([*"abc", "version", "pools", "max_batch", "timeout_s", "env"]), _TOML_VALUES
-    )
-)
+@given(st.dictionaries(st.sampled_from([*"abc", "version", "pools", "max_batch", "timeout_s", "env"]), _TOML_VALUES))
 def test_whatever_the_values_are_the_answer_is_a_registry_or_a_list_of_faults(values: dict[str, str]) -> None:
     text = MODEL + "".join(f"{key} = {value}\n" for key, value in values.items())
 
