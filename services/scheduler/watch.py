@@ -32,6 +32,7 @@ class Watch:
     def __init__(self, store: Store, pool: str, leases: Leases, running: Running, wake: asyncio.Event) -> None:
         self._store, self._pool, self._running, self._wake = store, pool, running, wake
         self.leases = leases
+        self.look_count = 0  # successful ones
         self.needed_from = START
         self.snapshot_position = START
         self._positions_at_ms: int | None = None
@@ -54,6 +55,7 @@ class Watch:
         hashes = await self._store.workers(self._pool)
         pulses = {worker_id: _pulse(fields) for worker_id, fields in hashes.items()}
         self.leases.read(begun_ms, mono_ms(), pulses, running)
+        self.look_count += 1
         self._wake.set()
         if self._positions_at_ms is None or mono_ms() - self._positions_at_ms >= POSITIONS_EVERY_MS:
             self.needed_from = await self._store.needed_by(self._pool, keys.GROUP_NOTIFIER)

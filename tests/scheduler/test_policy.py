@@ -213,7 +213,7 @@ def test_a_tenant_that_ran_one_thing_for_long_has_saved_up_nothing() -> None:
     world = World()
     world.worker("w0")
     world.worker("w1")
-    long = world.submit("t_idle")
+    long = world.submit("t_idle", timeout_ms=10**9)
     world.turn()
     world.start(long)
     for _ in range(400):
