@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from contracts import events as ev
 from contracts.errors import Corrupt
 from contracts.events import CATALOGUE
-from contracts.job import FIELDS, TERMINAL, TRANSITIONS, JobState, JobStatus, changes, evolve, fold
+from contracts.job import FIELDS, TERMINAL, TRANSITIONS, JobState, JobStatus, evolve, fold
 from contracts.wire import Entry
 
 JOB = "job_01jd0000000000000000000000aa"
@@ -106,8 +106,3 @@ def test_a_new_run_begins_clean_and_keeps_counting() -> None:
     again = evolve(failed, entry(ev.JobRetried(by="k", from_status="expired", run=2, max_attempts=3), 3))
 
     assert (again.status, again.run, again.done_ms, again.error_code) == (JobStatus.QUEUED, 2, None, None)
-
-
-@given(st.integers(0, 10), st.sampled_from(["s", "f"]))
-def test_changes_never_depend_on_chance_or_time(fence: int, _: str) -> None:
-    assert changes(CREATED, fence) == changes(CREATED, fence)

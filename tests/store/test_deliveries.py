@@ -1,4 +1,4 @@
-"""The verbs of the notifier, on each server: planning acknowledges, claims run out, a settled delivery stays settled."""
+"""The verbs of the notifier on each server: planning acknowledges, claims run out, a settled delivery stays settled."""
 
 from collections.abc import AsyncIterator
 
