@@ -1,5 +1,6 @@
-"""What is generated from the contracts: JSON Schemas, the state chart, the event catalogue. `python -m contracts.publish`
-writes them; a test compares, so that neither can drift.
+"""What is generated from the contracts: JSON Schemas, the state chart, the event catalogue.
+
+`python -m contracts.publish` writes them; a test compares, so that neither can drift.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""JSON log lines on stderr: an event name in the past tense, then ids, then numbers with units. No prompts, no secrets."""
+"""JSON log lines on stderr: an event in the past tense, then ids, then numbers with units. No prompts, no secrets."""
 
 import logging
 import sys

@@ -93,14 +93,18 @@ def test_a_schedule_that_makes_no_sense_is_refused(text: str) -> None:
 
 def test_all_faults_of_the_configuration_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
-        load_settings({"HEADRACE_WORKER__LEAS": "3", "HEADRACE_INGEST__PORT": "x", "HEADRACE_ADMIN__KEY_FILE": "/no/file"})
+        load_settings(
+            {"HEADRACE_WORKER__LEAS": "3", "HEADRACE_INGEST__PORT": "x", "HEADRACE_ADMIN__KEY_FILE": "/no/file"}
+        )
 
     text = str(caught.value)
     assert all(name in text for name in ("HEADRACE_WORKER__LEAS", "HEADRACE_INGEST__PORT", "HEADRACE_ADMIN__KEY_FILE"))
 
 
 def test_durations_may_carry_their_unit() -> None:
-    settings = load_settings({"HEADRACE_RETENTION__COMPLETED_S": "10m", "HEADRACE_WEBHOOK__SCHEDULE": "0,1", "HOME": "/"})
+    settings = load_settings(
+        {"HEADRACE_RETENTION__COMPLETED_S": "10m", "HEADRACE_WEBHOOK__SCHEDULE": "0,1", "HOME": "/"}
+    )
 
     assert settings.retention.completed_s == 600
     assert settings.webhook.schedule == (0.0, 1.0)
