@@ -56,11 +56,11 @@ async def finish(desk: Desk, running: Running, outcome: Outcome) -> None:
 
 
 async def _settle(desk: Desk, running: Running, outcome: Outcome) -> None:
-    said: tuple[ev.Event, ...] = ()
-    if outcome.verdict is Verdict.COMPLETED and running.files:
+    if outcome.code == "rate_limited":
+        await _hold_back(running, outcome)
+    elif outcome.verdict is Verdict.COMPLETED and running.files:
         await _announce_uploads(running, outcome)
-    if not running.released:
-        said = (device_released(running, outcome),)
+    said = () if running.released else (device_released(running, outcome),)
     outcome, uploaded, ending = await _judge(desk, running, outcome)
     word = await _write(running, (*said, *uploaded, *ending.events), ending)
     if word is Word.CONFLICT:
@@ -81,8 +81,6 @@ async def _judge(desk: Desk, running: Running, outcome: Outcome) -> tuple[Outcom
             outcome = _spoilt(outcome, "artifact_rejected", str(error), retryable=False)
         except OSError as error:
             outcome = _spoilt(outcome, "artifact_upload_failed", f"a file could not be stored: {error.strerror}", True)
-    if outcome.code == "rate_limited":
-        await _hold_back(outcome.retry_after_s, desk.draining)
     return outcome, (), settlement.settle(outcome, await _facts(desk, running, outcome))
 
 
@@ -172,10 +170,14 @@ async def _facts(desk: Desk, running: Running, outcome: Outcome) -> Facts:
     )
 
 
-async def _hold_back(retry_after_s: float | None, draining: asyncio.Event) -> None:
-    seconds = min(HOLD_BACK_S, max(0.1, 1.0 if retry_after_s is None else retry_after_s))
+async def _hold_back(running: Running, outcome: Outcome) -> None:
+    """Free the device, then wait with the hand-back, unless somebody waits for it."""
+    if not running.released:
+        running.released = True
+        await running.writer.write([device_released(running, outcome)])
+    seconds = 1.0 if outcome.retry_after_s is None else outcome.retry_after_s
     try:
-        await asyncio.wait_for(draining.wait(), seconds)
+        await asyncio.wait_for(running.hurried.wait(), min(HOLD_BACK_S, max(0.1, seconds)))
     except TimeoutError:
         return
 

@@ -83,7 +83,9 @@ class Lane:
             self._drop(waiting)
 
     def stop(self, job_id: str, fence: int, reason: Stop) -> None:
-        """End the running attempt if it is that one."""
+        """End that attempt if it is running here, and do not hold it back if it has ended."""
+        if (job_id, fence) in self._held:
+            self._held[job_id, fence].hurried.set()
         self.slot.stop(job_id, fence, reason)
 
     def lose(self, job_id: str, fence: int) -> None:
@@ -128,6 +130,8 @@ class Lane:
         """Take nothing more; return what lay on deck."""
         self._closed = True
         self._arrived.set()
+        for running in self._held.values():
+            running.hurried.set()
         left = list(self._deck)
         self._deck.clear()
         return left

@@ -1,14 +1,13 @@
 """One registration of a supervisor: from `worker.registered` to `worker.drained`, or to the news that it was lost.
 
 Promises: the heartbeat goes on in a task of its own until the last attempt is settled, also while draining and while
-the store is away; an offer is answered (started, declined or found gone) whatever happens; nothing is started once
-draining has begun. A supervisor that was given up by the scheduler ends all it runs and registers under another id.
+the store is away; nothing is started once draining has begun, and what lies on deck then is declined. A supervisor that
+was given up by the scheduler ends all it runs and registers under another id.
 """
 
 import asyncio
 import random
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -19,18 +18,14 @@ from contracts import events as ev
 from contracts.errors import StoreUnavailable
 from contracts.ids import mint_token
 from contracts.store import Store, Word
-from contracts.store.attempts import Offer, read_offer
-from contracts.store.log import Message, pause
 from contracts.store.replies import Beat, Reply
 from services.gpu_worker.config import WorkerConfig
+from services.gpu_worker.inbox import Inbox
 from services.gpu_worker.lane import Lane, Shop
-from services.gpu_worker.slots.outcome import Stop
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.writer import GaveUp, until_answered
 
-MOST_REMEMBERED = 1_000
 ACKNOWLEDGED_PER_BEAT = 500
-BLOCK_MS = 1_000
 log = structlog.get_logger()
 
 
@@ -47,7 +42,7 @@ class Session:
     def __init__(self, store: Store, config: WorkerConfig, slots: Sequence[Slot], shop: Shop) -> None:
         self._store, self._config, self._shop = store, config, shop
         self.lanes = [Lane(index, slot, shop) for index, slot in enumerate(slots)]
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._inbox = Inbox(store, shop, self.lanes)
         self._lost, self._done = asyncio.Event(), asyncio.Event()
         self._told: tuple[ev.SlotInfo, ...] = ()
         self._shown = ""  # the devices as they are in our hash
@@ -60,7 +55,10 @@ class Session:
         """Work until `stop`, then until all is settled or handed back; `hurry` ends the wait. Raises GaveUp."""
         await self._register(stop)
         lanes = [asyncio.create_task(lane.run(), name=f"lane-{lane.index}") for lane in self.lanes]
-        duties = [asyncio.create_task(self._beat(), name="heartbeat"), asyncio.create_task(self._read(), name="work")]
+        duties = [
+            asyncio.create_task(self._beat(), name="heartbeat"),
+            asyncio.create_task(self._inbox.run(self._done), name="inbox"),
+        ]
         try:
             await _first_of([*lanes, *duties], stop, self._lost)
             await (self._abandon(lanes) if self._lost.is_set() else self._drain(lanes, hurry))
@@ -148,70 +146,9 @@ class Session:
     def _obey(self, held: Sequence[tuple[Lane, tuple[str, int], bool]], beat: Beat) -> None:
         for (lane, (job_id, fence), accepted), flag in zip(held, beat.held, strict=True):
             if flag == "c":
-                self._cancel(job_id, fence)
+                self._inbox.cancel(job_id, fence)
             elif flag == "0" and accepted:  # else our start was still on its way
                 lane.lose(job_id, fence)
-
-    async def _read(self) -> None:
-        reader, failures = self._store.work(self._config.pool, self._shop.worker_id), 0
-        while not self._done.is_set():
-            try:
-                messages = await reader.read(block_ms=BLOCK_MS)
-                failures = 0
-            except StoreUnavailable:
-                failures += 1
-                await pause(failures, self._done, random.random())
-                continue
-            for message in messages:
-                try:
-                    await self._take(message, message.fields or {})
-                except (ValueError, KeyError, TypeError) as error:
-                    self._shop.handled.add(message.position)
-                    log.error(
-                        "work_entry_unreadable", position=message.position, detail=f"{type(error).__name__}: {error}"
-                    )
-
-    async def _take(self, message: Message, fields: Mapping[bytes, bytes]) -> None:
-        """Obey one work entry; an offer is acknowledged by its start, everything else with the next heartbeat."""
-        kind, data = fields.get(b"kind", b"").decode(), orjson.loads(fields.get(b"d", b"{}"))
-        match kind:
-            case "offer":
-                await self._take_offer(read_offer(fields[b"d"]), message.position)
-                return
-            case "withdraw":
-                for lane in self.lanes:
-                    lane.withdraw(data["offerId"])
-            case "cancel":
-                self._cancel(data["jobId"], data["fence"])
-            case _:
-                log.warning("work_entry_unknown", kind=kind, position=message.position)
-        self._shop.handled.add(message.position)
-
-    async def _take_offer(self, offer: Offer, position: str) -> None:
-        if offer.offer_id in self._seen:  # read again after a lost connection
-            return
-        self._seen[offer.offer_id] = None
-        if len(self._seen) > MOST_REMEMBERED:
-            self._seen.popitem(last=False)
-        lane = self.lanes[offer.slot] if offer.slot < len(self.lanes) else None
-        if lane is None or lane.slot.quarantined or self._shop.desk.draining.is_set():
-            self._shop.handled.add(position)
-            await self._decline(offer, "draining" if self._shop.desk.draining.is_set() else "slot_unusable")
-        else:
-            lane.put_on_deck(offer, position)
-
-    def _cancel(self, job_id: str, fence: int) -> None:
-        if len(self._shop.cancels) > MOST_REMEMBERED:  # of starts that were never ours
-            self._shop.cancels.intersection_update(key for lane in self.lanes for key in lane.held)
-        self._shop.cancels.add((job_id, fence))
-        for lane in self.lanes:
-            lane.stop(job_id, fence, Stop.CANCEL)
-
-    async def _decline(self, offer: Offer, reason: str) -> None:
-        async def call() -> Reply:
-            return await self._store.attempts.decline(self._config.pool, self._shop.worker_id, offer, reason)
-
-        await until_answered(call, call, self._shop.desk.over)
 
     async def _drain(self, lanes: Sequence["asyncio.Task[None]"], hurry: asyncio.Event) -> None:
         """Let what runs end, hand back what does not, leave in order."""
@@ -222,7 +159,7 @@ class Session:
         try:
             await self._announce(ev.WorkerDraining(worker_id=self._shop.worker_id, reason="stopped"), "draining")
             for entry in left:
-                await self._decline(entry.offer, "draining")
+                await self._inbox.decline(entry.offer, "draining")
             if not await _ends(lanes, self._config.drain_s, hurry):
                 for lane in self.lanes:
                     lane.hand_back()

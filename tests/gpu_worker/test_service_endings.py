@@ -104,6 +104,17 @@ async def test_a_providers_429_costs_no_attempt(store: Store, tmp_path: Path) ->
         assert (state.status, state.attempt, state.fence) == (JobStatus.QUEUED, 0, 2)
 
 
+async def test_a_job_that_is_held_back_is_cancelled_at_once(store: Store, tmp_path: Path) -> None:
+    async with staff(store, tmp_path) as own:
+        job_id = await own.stage.admit("fails", how="rate")
+        await own.stage.offer(job_id, own.worker_id)
+        await own.stage.saw("job.device_released", job_id)
+        await own.stage.cancel(job_id)
+        await own.stage.saw("job.cancelled", job_id)
+        state = await own.stage.state(job_id)
+        assert (state.done_ms or 0) - (state.started_ms or 0) < 2_500
+
+
 @pytest.mark.parametrize("tell", [True, False], ids=["by message", "by heartbeat"])
 async def test_a_running_job_is_cancelled(store: Store, tmp_path: Path, tell: bool) -> None:
     """Field case 52: wired through to the process; the heartbeat's answer is a second way if the message is lost."""
