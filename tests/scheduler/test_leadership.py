@@ -88,7 +88,10 @@ async def test_an_outage_longer_than_the_lease_costs_no_worker_its_attempts(own_
             attempts = [await worker.start(await worker.offer()) for _ in jobs]
         soon_ms = int((await store.end_of_log(POOL)).partition("-")[0]) + 500
         due = await submit(store, run_at_ms=soon_ms)
-        await until(lambda: due in leader.state.jobs)
+        assert leader.leader is not None
+        watch = leader.leader.watch
+        looked = watch.look_count
+        await until(lambda: due in leader.state.jobs and watch.look_count > looked + 1)
 
         own_server.stop()
         await asyncio.sleep(2 * CONFIG.worker_lease_ms / 1000)  # the outage itself
@@ -96,8 +99,7 @@ async def test_an_outage_longer_than_the_lease_costs_no_worker_its_attempts(own_
 
         back_s = time.monotonic()
         # the leader is back before the worker: it sees a counter that stood still all the while
-        assert leader.leader is not None
-        watch, looked = leader.leader.watch, leader.leader.watch.look_count
+        looked = watch.look_count
         await until(lambda: watch.look_count > looked + 1)
         async with worker.beating():
             for attempt in attempts:
