@@ -6,6 +6,7 @@ new connections, answers what it has accepted, and closes the store last.
 
 import asyncio
 import os
+import resource
 import secrets
 import time
 from importlib import metadata
@@ -13,7 +14,6 @@ from importlib import metadata
 import structlog
 from aiohttp import web
 
-from contracts.errors import StoreUnavailable
 from contracts.models import load
 from contracts.settings import Settings
 from contracts.store import Store
@@ -44,6 +44,7 @@ log: Logger = structlog.get_logger(service="ingest")
 
 DRAIN_S = 10.0
 BACKLOG = 1_024
+SPARE_FILES = 128  # for the store, the files being sent, the log
 
 
 def wall_ms() -> int:
@@ -85,14 +86,14 @@ class IngestService:
         """Listen, and open the store in the background."""
         settings = self.context.settings.ingest
         warn_of_slow_parser()
-        limits = ConnectionLimits(max_connections=settings.connections)
+        limits = ConnectionLimits(max_connections=room_for_connections(settings.connections))
         runner = self._runner = GuardedRunner(self.app, limits, self._edge.mint_request_id)
         await runner.setup()
         await web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG, reuse_address=True).start()
         self.port = int(runner.addresses[0][1])
         self._tasks = [
             asyncio.create_task(self._open_and_follow()),
-            asyncio.create_task(self.context.readiness.watch(self._probe, self._stop)),
+            asyncio.create_task(self._watch_readiness()),
         ]
         log.info("ingest_started", host=settings.host, port=self.port, pid=os.getpid())
 
@@ -136,12 +137,27 @@ class IngestService:
         await self.context.open(self._stop)
         await self.context.store.directory.follow(self._stop)
 
+    async def _watch_readiness(self) -> None:
+        await self.context.opened.wait()
+        await self.context.readiness.watch(self._probe, self._stop)
+
     async def _probe(self) -> Vitals:
         context = self.context
-        if not context.pools:
-            raise StoreUnavailable("not opened yet")
         context.metrics.connections.set(self._runner.open_count if self._runner else 0)
         return await read_vitals(context.store.client, context.models.pools)
+
+
+def room_for_connections(wanted: int) -> int:
+    """Raise the limit of open files as far as the host allows and return how many connections fit below it.
+
+    Without room, accepting a connection fails over and over, and nobody is told to go away.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = wanted + SPARE_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - SPARE_FILES))
 
 
 def _version() -> str:

@@ -10,6 +10,7 @@ from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
+from services.ingest.views import service_schemas as about
 
 _LIMIT = Parameter("limit", "Most items of one page.", kind="integer")
 _CURSOR = Parameter("cursor", "`nextCursor` of the page before, with the same filters.")
@@ -109,26 +110,26 @@ def admin_routes(admin: AdminHandlers, workers: WorkerHandlers) -> tuple[Route, 
     made = ((201, "Created; its secret is in this answer only."),)
     return (
         Route("POST", "/admin/v1/tenants", admin.create_tenant, "Create a tenant.", "admin",
-              body=TenantCreate, replies=made, reply=schemas.Tenant, problems=("already_exists", "version_mismatch")),
+              body=TenantCreate, replies=made, reply=about.Tenant, problems=("already_exists", "version_mismatch")),
         Route("GET", "/admin/v1/tenants", admin.list_tenants, "List tenants.", "admin",
-              reply=schemas.TenantPage, problems=("bad_cursor", "bad_parameter"), parameters=_PAGED),
+              reply=about.TenantPage, problems=("bad_cursor", "bad_parameter"), parameters=_PAGED),
         Route("GET", _TENANT, admin.get_tenant, "Show a tenant.", "admin",
-              reply=schemas.Tenant, problems=("tenant_not_found", "bad_parameter")),
+              reply=about.Tenant, problems=("tenant_not_found", "bad_parameter")),
         Route("PATCH", _TENANT, admin.patch_tenant, "Change a tenant.", "admin",
-              body=TenantPatch, reply=schemas.Tenant, problems=("tenant_not_found", "version_mismatch")),
+              body=TenantPatch, reply=about.Tenant, problems=("tenant_not_found", "version_mismatch")),
         Route("POST", _TENANT + "/keys", admin.create_key, "Create a key.", "admin",
-              body=KeyCreate, replies=made, reply=schemas.Key, problems=("tenant_not_found", "version_mismatch")),
+              body=KeyCreate, replies=made, reply=about.Key, problems=("tenant_not_found", "version_mismatch")),
         Route("GET", _TENANT + "/keys", admin.list_keys, "List a tenant's keys.", "admin",
-              reply=schemas.KeyPage, problems=("tenant_not_found", "bad_cursor", "bad_parameter"), parameters=_PAGED),
+              reply=about.KeyPage, problems=("tenant_not_found", "bad_cursor", "bad_parameter"), parameters=_PAGED),
         Route("GET", _TENANT + "/keys/{key}", admin.get_key, "Show a key.", "admin",
-              reply=schemas.Key, problems=("key_not_found", "bad_parameter")),
+              reply=about.Key, problems=("key_not_found", "bad_parameter")),
         Route("DELETE", _TENANT + "/keys/{key}", admin.revoke_key, "Revoke a key.", "admin",
               replies=((204, "It does not work any more."),), problems=("key_not_found", "version_mismatch"),
               parameters=(Parameter("reason", "Why; kept in the log."),)),
         Route("GET", "/admin/v1/workers", workers.list_workers, "List workers.", "admin",
-              reply=schemas.WorkerPage, problems=("bad_parameter",)),
+              reply=about.WorkerPage, problems=("bad_parameter",)),
         Route("GET", "/admin/v1/workers/{worker}", workers.get_worker, "Show a worker.", "admin",
-              reply=schemas.Worker, problems=("worker_not_found", "bad_parameter")),
+              reply=about.Worker, problems=("worker_not_found", "bad_parameter")),
     )  # fmt: skip
 
 
@@ -136,13 +137,13 @@ def info_routes(info: InfoHandlers) -> tuple[Route, ...]:
     """Return the routes about the service itself."""
     return (
         Route("GET", "/v1/models", info.list_models, "List models.", "models:read",
-              reply=schemas.ModelPage, problems=("bad_parameter",)),
+              reply=about.ModelPage, problems=("bad_parameter",)),
         Route("GET", "/v1/models/{name}", info.get_model, "Show a model.", "models:read",
-              reply=schemas.Model, problems=("model_not_found", "bad_parameter")),
+              reply=about.Model, problems=("model_not_found", "bad_parameter")),
         Route("GET", "/v1/limits", info.limits, "Show my limits and their use.", "jobs:read",
-              reply=schemas.Limits, problems=("tenant_not_found", "bad_parameter")),
-        Route("GET", "/healthz", info.healthz, "Whether the process lives.", reply=schemas.Health),
-        Route("GET", "/readyz", info.readyz, "Whether the log can be written.", reply=schemas.ReadyVerdict,
+              reply=about.Limits, problems=("tenant_not_found", "bad_parameter")),
+        Route("GET", "/healthz", info.healthz, "Whether the process lives.", reply=about.Health),
+        Route("GET", "/readyz", info.readyz, "Whether the log can be written.", reply=about.ReadyVerdict,
               replies=((200, "Ready."), (503, "Not ready, with the reason."))),
         Route("GET", "/metrics", info.metrics, "Metrics of this process.", media_type="text/plain"),
         Route("GET", "/openapi.json", info.openapi_document, "This document."),

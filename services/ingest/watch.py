@@ -17,7 +17,7 @@ MAX_WAITING = 1_000
 BLOCK_MS = 500
 _ENDINGS = frozenset({"job.completed", "job.failed", "job.cancelled", "job.expired"})
 
-Waiters = dict[str, set["asyncio.Future[None]"]]
+Waiters = dict[str, set["asyncio.Future[bool]"]]
 
 
 class JobWatch:
@@ -35,7 +35,7 @@ class JobWatch:
         waiters = self._waiting[pool]
         if sum(len(each) for each in waiters.values()) >= MAX_WAITING:
             return False
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         # Registered before the job is looked at: it may end in between, and then the reader has seen it.
         waiters.setdefault(job_id, set()).add(future)
         try:
@@ -44,8 +44,7 @@ class JobWatch:
                 if history is None or history.state.status in TERMINAL:
                     return True
                 self._follow(pool, history.state.position)
-                await future
-                return True
+                return await future
         except (TimeoutError, StoreUnavailable):
             return False
         finally:
@@ -54,11 +53,11 @@ class JobWatch:
                 del waiters[job_id]
 
     async def aclose(self) -> None:
-        """Stop the readers and send everybody home."""
+        """Stop the readers; whoever still waits is answered that the job has not ended yet."""
         self._stop.set()
         for waiters in self._waiting.values():
-            for future in [each for group in waiters.values() for each in group]:
-                future.cancel()
+            for group in waiters.values():
+                _wake(group, has_ended=False)
         await asyncio.gather(*self._tails.values(), return_exceptions=True)
 
     def _follow(self, pool: str, position: str) -> None:
@@ -83,10 +82,10 @@ class JobWatch:
             failures = 0
             for entry in entries:
                 if not isinstance(entry, Poison) and entry.type in _ENDINGS:
-                    _wake(waiters.get(entry.subject, ()))
+                    _wake(waiters.get(entry.subject, set()), has_ended=True)
 
 
-def _wake(futures: "set[asyncio.Future[None]] | tuple[()]") -> None:
+def _wake(futures: "set[asyncio.Future[bool]]", *, has_ended: bool) -> None:
     for future in futures:
         if not future.done():
-            future.set_result(None)
+            future.set_result(has_ended)

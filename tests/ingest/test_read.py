@@ -200,6 +200,17 @@ async def test_jobs_are_listed_newest_first_and_pages_do_not_shift(api: Api) -> 
     assert rest.body["hasMore"] is False
 
 
+async def test_a_page_of_huge_jobs_is_shorter_and_goes_on(api: Api) -> None:
+    for _ in range(8):
+        await api.job(model="echo", pool="default", input={"text": "x" * 900_000})
+
+    first = await api.get("/v1/jobs")
+    second = await api.get(f"/v1/jobs?cursor={first.body['nextCursor']}")
+
+    assert (len(first.body["data"]), len(second.body["data"])) == (5, 3)
+    assert (first.body["hasMore"], second.body["hasMore"]) == (True, False)
+
+
 async def test_filters_narrow_the_list(api: Api, play: Play) -> None:
     plain = await api.job()
     urgent = await api.job(priority="urgent", userId="u_7", metadata={"cart": "9"})

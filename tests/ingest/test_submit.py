@@ -168,6 +168,15 @@ async def test_waiting_ends_with_its_time(api: Api) -> None:
     assert (answer.status, answer.body["status"]) == (202, "queued")
 
 
+async def test_a_service_that_stops_answers_those_who_wait(api: Api) -> None:
+    waiting = asyncio.create_task(api.submit(headers={"Prefer": "wait=60"}))
+    await _only_job(api)
+
+    await api.service._watch.aclose()
+
+    assert (await waiting).status == 202
+
+
 async def test_a_trace_context_is_kept_and_a_malformed_one_is_not(api: Api) -> None:
     trace = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
     good = await api.submit(headers={"traceparent": trace})

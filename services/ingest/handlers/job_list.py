@@ -1,7 +1,7 @@
 """`GET /v1/jobs`: the tenant's jobs, newest first, through filters, page by page.
 
-Promises: a page costs at most MAX_SCANNED jobs looked at; when that is not enough to fill it, it comes shorter with a
-cursor that goes on from there. Jobs that arrive meanwhile never shift a page.
+Promises: a page costs at most MAX_SCANNED jobs looked at and about MAX_PAGE_BYTES; when that is not enough to fill it,
+it comes shorter with a cursor that goes on from there. Jobs that arrive meanwhile never shift a page.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from services.ingest.tenancy import Caller
 MAX_SCANNED = 1_000
 STEP = 100
 BODIES_AT_ONCE = 10  # a body may have a megabyte
+MAX_PAGE_BYTES = 4 << 20
 
 
 @dataclass(slots=True)
@@ -30,11 +31,13 @@ class _Page:
     below: str
     views: list[object] = field(default_factory=list)
     scanned: int = 0
+    bytes: int = 0
     is_last: bool = False
 
     @property
     def room(self) -> int:
-        return self.limit - len(self.views)
+        """How many jobs still fit; a page of huge bodies is full before its limit."""
+        return 0 if self.bytes > MAX_PAGE_BYTES else self.limit - len(self.views)
 
 
 class JobListHandler:
@@ -72,6 +75,7 @@ class JobListHandler:
             page.scanned += 1
             if job_id in views:
                 page.views.append(views[job_id])
+                page.bytes += fitting[job_id].state.body_bytes
         page.is_last = len(ids) < step
 
     async def _views(self, wanted: JobFilter, fitting: dict[str, Shown]) -> dict[str, object]:

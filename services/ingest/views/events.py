@@ -9,7 +9,9 @@ from services.ingest.views.jobs import Place
 from services.ingest.views.times import instant
 
 _INGEST = frozenset({"job.created", "job.scheduled", "job.cancel_requested", "job.retried"})
-_SCHEDULER = frozenset({"job.assigned", "job.unassigned", "job.lease_lost", "job.expired", "job.dead_lettered"})
+_SCHEDULER = frozenset(
+    {"job.assigned", "job.unassigned", "job.lease_lost", "job.expired", "job.dead_lettered", "job.forgotten"}
+)
 # Written by the worker when it names one, otherwise by the scheduler in its place.
 _EITHER = frozenset({"job.queued", "job.attempt_failed", "job.failed"})
 

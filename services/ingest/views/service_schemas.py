@@ -1,0 +1,128 @@
+"""The shapes of answers about the service itself: models, limits, tenants, keys, workers, health."""
+
+from contracts.tenant import Tier
+from services.ingest.views.schemas import Anything, Page, Shape
+
+
+class Model(Shape):
+    """A model that may be asked for; `inputs` is the JSON Schema of {"prompt": ..., **input}."""
+
+    name: str
+    version: str
+    pools: list[str]
+    vram_mib: int
+    max_batch: int
+    timeout_seconds: float
+    silence_seconds: float | None
+    resources: dict[str, int]
+    inputs: dict[str, Anything]
+
+
+class ModelPage(Page):
+    """All models."""
+
+    data: list[Model]
+
+
+class LimitValues(Shape):
+    """What the tenant may hold at once."""
+
+    queued_jobs: int
+    queued_bytes: int
+    body_bytes: int
+
+
+class LimitUse(Shape):
+    """What the tenant holds in one pool."""
+
+    queued_jobs: int
+    queued_bytes: int
+
+
+class Limits(Shape):
+    """Limits and their use, by pool."""
+
+    tenant_id: str
+    tier: Tier
+    weight: float
+    limits: LimitValues
+    use: dict[str, LimitUse]
+
+
+class TenantLimitsShown(Shape):
+    """The tenant's own limits; null: the installation's default holds."""
+
+    queued_jobs: int | None
+    queued_bytes: int | None
+
+
+class Tenant(Shape):
+    """A tenant. `webhookSecret` is there once, in the answer that created it."""
+
+    id: str
+    object: str
+    tier: Tier
+    weight: float
+    limits: TenantLimitsShown
+    created_at: str
+    webhook_secret: str | None = None
+
+
+class TenantPage(Page):
+    """Tenants by id."""
+
+    data: list[Tenant]
+
+
+class Key(Shape):
+    """An API key. `key` is there once, in the answer that created it."""
+
+    id: str
+    object: str
+    tenant_id: str
+    scopes: list[str]
+    created_at: str
+    key: str | None = None
+
+
+class KeyPage(Page):
+    """Keys of a tenant by id."""
+
+    data: list[Key]
+
+
+class Worker(Shape):
+    """A supervisor with its devices."""
+
+    id: str
+    object: str
+    pool: str
+    host: str | None
+    pid: int | None
+    state: str | None
+    last_beat_at: str | None
+    beats: int
+    version: str | None
+    held: list[dict[str, Anything]]
+    devices: list[dict[str, Anything]]
+
+
+class WorkerPage(Page):
+    """All workers."""
+
+    data: list[Worker]
+
+
+class Health(Shape):
+    """The process answers."""
+
+    status: str
+
+
+class ReadyVerdict(Shape):
+    """The cached verdict; `reason` is empty when ready."""
+
+    status: str
+    reason: str
+    age_seconds: float
+    checks: dict[str, Anything]
