@@ -103,6 +103,31 @@ async def test_a_stopped_leaders_late_turn_is_refused_after_takeover(store: Stor
             assert await asyncio.wait_for(first.wait(), 20) == 0
 
 
+async def test_a_leader_that_is_killed_again_and_again_loses_and_doubles_nothing(store: Store, store_url: str) -> None:
+    """Field case 15: restarts in the middle of everything; never two jobs on a slot, each job ends exactly once."""
+    log, submitted = Log(store), []
+    async with contextlib.AsyncExitStack() as processes:
+        workers = [await Worker(store, slots=2).register() for _ in range(2)]
+        running = [asyncio.create_task(_work(worker)) for worker in workers]
+        leader = await processes.enter_async_context(scheduler(store_url))
+        token = await leads(store)
+        for _ in range(4):
+            standby = await processes.enter_async_context(scheduler(store_url))
+            submitted += await submit_many(store, 60)
+            leader.kill()
+            leader, token = standby, await leads(store, not_token=token)
+        await log.wait_for("job.completed", count=len(submitted))
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    for job_id in submitted:
+        assert log.types(job_id).count("job.completed") == 1
+    assert log.of("scheduler.mismatch") == []
+    assert verify(log.entries) == []
+    assert _most_at_once(log) <= 4
+
+
 async def test_sigterm_resigns_and_ends_with_zero(store: Store, store_url: str) -> None:
     async with scheduler(store_url) as process:
         await leads(store)
@@ -151,6 +176,23 @@ async def test_a_snapshot_is_kept_by_a_process_apart(store: Store, store_url: st
     assert await asyncio.wait_for(process.wait(), 20) == 0
 
     assert (await store.snapshots.pointer(POOL)).position == await store.end_of_log(POOL)
+
+
+async def _work(worker: Worker) -> None:
+    """Run whatever is offered, one job a slot, for ever."""
+    async with worker.beating():
+        while True:
+            attempt = await worker.start(await worker.offer())
+            await worker.complete(attempt)
+
+
+def _most_at_once(log: Log) -> int:
+    """How many attempts were between start and end at any one place of the log."""
+    at_once = most = 0
+    for entry in log.entries:
+        at_once += (entry.type == "job.started") - (entry.type in ("job.completed", "job.attempt_failed"))
+        most = max(most, at_once)
+    return most
 
 
 def _handles_sigterm(pid: int) -> bool:

@@ -5,6 +5,7 @@ import time
 from contracts import events as ev
 from contracts.job import JobStatus
 from contracts.store import Store, Word, keys
+from contracts.store.write import JobGuard, WorkerFields, Write
 from services.scheduler.verify import verify
 from tests.scheduler.rig import CONFIG, POOL, Log, Worker, candidate, eventually, submit, submit_many, until
 
@@ -149,7 +150,7 @@ async def test_a_long_job_is_never_taken_from_a_worker_that_beats(store: Store, 
     async with candidate(store_url), (await Worker(store).register()).beating() as worker:
         job_id = await submit(store)
         attempt = await worker.start(await worker.offer())
-        beats_until = int(await store.client.hget(keys.worker(POOL, worker.id), "b") or 0) + 40
+        beats_until = int(await store.client.hget(keys.worker(POOL, worker.id), "b") or 0) + 25
         while int(await store.client.hget(keys.worker(POOL, worker.id), "b") or 0) < beats_until:
             await log.read(block_ms=100)
 
@@ -205,6 +206,35 @@ async def test_a_job_that_contradicts_the_fold_leaves_choice_and_holds_up_nobody
 
         mismatch = await log.wait_for("scheduler.mismatch")
         assert mismatch.raw_data() == {"jobId": broken, "reason": "job.assigned GONE"}
+
+
+async def test_an_entry_that_nobody_can_read_stops_nothing(store: Store, store_url: str) -> None:
+    async with candidate(store_url), (await Worker(store).register()).beating() as worker:
+        await store.client.xadd(keys.log(POOL), {"x": "no such entry"})
+        await store.client.xadd(keys.log(POOL), {"t": "job.created", "j": "job_x", "n": "1", "d": "{"})
+        job_id = await submit(store)
+
+        assert await worker.run_next() == job_id
+
+
+async def test_a_job_cancelled_while_it_lies_on_a_deck_leaves_the_slot_free(store: Store, store_url: str) -> None:
+    """Field cases 16 and 53: cancelled at the moment of its offer, again and again; the slot never leaks."""
+    async with candidate(store_url) as leader, (await Worker(store).register()).beating() as worker:
+        for number in range(30):
+            job_id = await submit(store)
+            offer = await worker.offer()
+            cancel = Write(
+                job_id, (ev.JobCancelled(how="queued"),), guard=JobGuard(states=("queued",)), closes_for="t_a",
+                worker_fields=(WorkerFields(worker.id, {"d0": ""}),),
+            )  # fmt: skip
+            assert (await store.jobs.append(POOL, cancel, f"cancel{number}")).applied
+            _, word = await worker.try_start(offer)
+            assert word is not Word.APPLIED
+
+        last = await submit(store)
+        assert await worker.run_next() == last
+        await until(lambda: leader.state.jobs[last].status is JobStatus.COMPLETED)
+        assert leader.state.policy.snapshot()["charges"] == {}
 
 
 async def test_the_leader_copies_weights_into_the_pools_own_log(store: Store, store_url: str) -> None:
