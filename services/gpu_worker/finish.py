@@ -5,6 +5,7 @@ cancel that was requested meanwhile turns failures and hand-backs into a cancell
 """
 
 import asyncio
+import os
 import random
 import shutil
 from dataclasses import dataclass, replace
@@ -47,12 +48,17 @@ class Desk:
 
 async def finish(desk: Desk, running: Running, outcome: Outcome) -> None:
     """Bring an attempt to its last event. Raises GaveUp."""
-    try:
-        await running.previews.close()
-        if outcome.verdict is not Verdict.FENCED:
-            await _settle(desk, running, outcome)
-    finally:
-        await asyncio.to_thread(_tidy, running.scratch, desk.log_dir, outcome.verdict is Verdict.FAILED)
+    await running.previews.close()
+    if outcome.verdict is not Verdict.FENCED:
+        await _settle(desk, running, outcome)
+
+
+async def tidy(desk: Desk, running: Running, outcome: Outcome) -> bool:
+    """Empty the scratch directory, keep the log of a failure; returns whether the directory can be used again."""
+    if outcome.log_bytes == 0 and is_empty(running.scratch):  # as most are: no thread is needed
+        return True
+    kept = desk.log_dir / f"{running.right.job_id}.{running.right.fence}.log"
+    return await asyncio.to_thread(_tidy, running.scratch, kept if outcome.verdict is Verdict.FAILED else None)
 
 
 async def _settle(desk: Desk, running: Running, outcome: Outcome) -> None:
@@ -186,14 +192,22 @@ def device_released(running: Running, outcome: Outcome) -> ev.JobDeviceReleased:
     return ev.JobDeviceReleased(gpu_ms=running.gpu_ms, peak_bytes=outcome.peak_bytes)
 
 
-def _tidy(scratch: Path, log_dir: Path, keep_log: bool) -> None:
-    """Remove the attempt's files; the log of a failed one is kept, the newest KEPT_LOGS of them."""
+def is_empty(folder: Path) -> bool:
+    with os.scandir(folder) as entries:
+        return next(entries, None) is None
+
+
+def _tidy(scratch: Path, kept_log: Path | None) -> bool:
     shutil.rmtree(scratch, ignore_errors=True)
     written = log_path(scratch)
-    if keep_log and written.exists() and written.stat().st_size:
-        log_dir.mkdir(parents=True, exist_ok=True)
-        written.replace(log_dir / written.name)
-        for old in sorted(log_dir.glob("*.log"))[:-KEPT_LOGS]:
+    if kept_log is not None and written.exists():
+        kept_log.parent.mkdir(parents=True, exist_ok=True)
+        written.replace(kept_log)
+        for old in sorted(kept_log.parent.glob("*.log"))[:-KEPT_LOGS]:
             old.unlink(missing_ok=True)
-    else:
-        written.unlink(missing_ok=True)
+    written.unlink(missing_ok=True)
+    try:
+        scratch.mkdir()
+    except OSError:  # something in it cannot be removed, or the disk is full
+        return False
+    return True

@@ -5,7 +5,7 @@ meanwhile; at most FINISHING attempts are being finished beside the running one;
 """
 
 import asyncio
-import contextlib
+import itertools
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from contracts.store import Word
 from contracts.store.attempts import Attempt as Right
 from contracts.store.attempts import Attempts, Offer
 from contracts.store.replies import Started
-from services.gpu_worker.finish import Desk, device_released, finish
+from services.gpu_worker.finish import Desk, device_released, finish, tidy
 from services.gpu_worker.running import Running
 from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict
 from services.gpu_worker.slots.slot import Slot, SlotQuarantined
@@ -66,14 +66,14 @@ class Lane:
         self._finishing: set[asyncio.Task[None]] = set()
         self._current: Running | None = None
         self._closed = False
+        self._folders: list[Path] = []  # empty scratch directories: making one costs more than starting a job
+        self._made = itertools.count()
 
     def put_on_deck(self, offer: Offer, position: str) -> None:
-        """Take an offer; its scratch directory is made now, not between two jobs."""
+        """Take an offer; its scratch directory is found now, not between two jobs."""
         shop = self._shop
         right = Right(shop.pool, shop.worker_id, offer, fence=offer.fence + 1, attempt=offer.attempt + 1)
-        scratch = shop.scratch_dir / f"{offer.job_id}.{right.fence}"
-        scratch.mkdir(parents=True, exist_ok=True)
-        self._deck.append(OnDeck(offer, position, right, scratch))
+        self._deck.append(OnDeck(offer, position, right, self._folders.pop() if self._folders else self._new_folder()))
         self._arrived.set()
 
     def withdraw(self, offer_id: str) -> None:
@@ -245,8 +245,12 @@ class Lane:
 
     def _drop(self, entry: OnDeck) -> None:
         self._shop.handled.add(entry.position)
-        with contextlib.suppress(OSError):
-            entry.scratch.rmdir()
+        self._folders.append(entry.scratch)
+
+    def _new_folder(self) -> Path:
+        folder = self._shop.scratch_dir / f"{self.index}-{next(self._made)}"
+        folder.mkdir(parents=True)
+        return folder
 
     def _finish_beside(self, running: Running, outcome: Outcome) -> None:
         task = asyncio.create_task(self._finish(running, outcome))
@@ -261,3 +265,5 @@ class Lane:
         finally:
             del self._held[running.key]
             self._shop.cancels.discard(running.key)
+            if await tidy(self._shop.desk, running, outcome):
+                self._folders.append(running.scratch)

@@ -81,13 +81,14 @@ class Supervisor:
             draining=asyncio.Event(),
             over=asyncio.Event(),
         )
+        worker_id = mint_worker_id(int(time.time() * 1000), random.getrandbits(80))
         return Shop(
-            worker_id=mint_worker_id(int(time.time() * 1000), random.getrandbits(80)),
+            worker_id=worker_id,
             pool=config.pool,
             attempts=self._store.attempts,
             models=self._models,
             desk=desk,
-            scratch_dir=data_dir / "scratch" / devices[0].name,
+            scratch_dir=data_dir / "scratch" / devices[0].name / worker_id,
             artifacts_s=config.artifacts_s,
             handled=set(),
             cancels=set(),

@@ -205,7 +205,7 @@ class Staff:
 
     @property
     def scratch(self) -> Path:
-        return self.config.data_dir / "scratch" / self.lanes[0].slot.device.name
+        return self.config.data_dir / "scratch" / self.lanes[0].slot.device.name / self.worker_id
 
     def serve(self, model: str, author: str) -> None:
         """Put another file in the place of a model's before it is loaded."""

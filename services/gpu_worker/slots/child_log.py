@@ -28,7 +28,7 @@ class ChildLog:
         self._tail = bytearray()
         self._path: Path | None = None
         self._file: BinaryIO | None = None
-        self._written_bytes = 0
+        self.written_bytes = 0  # of the attempt, also what the file has no room for
         self._window_bytes, self._window_ends_s = 0, 0.0
         self._closed = False
         self._loop.add_reader(read_fd, self._on_readable)
@@ -42,7 +42,7 @@ class ChildLog:
         """Start the log of the next attempt; the file is made when there is something to write."""
         self._end_file()
         self._tail.clear()
-        self._path, self._written_bytes = path, 0
+        self._path, self.written_bytes = path, 0
 
     def end(self) -> None:
         """Take what already lies in the pipe and close the attempt's file."""
@@ -88,10 +88,10 @@ class ChildLog:
         return len(chunk)
 
     def _write(self, chunk: bytes) -> None:
-        room_bytes = FILE_LIMIT_BYTES - self._written_bytes
+        room_bytes = FILE_LIMIT_BYTES - self.written_bytes
         if self._path is None or room_bytes <= 0:
             return
-        self._written_bytes += len(chunk)
+        self.written_bytes += len(chunk)
         try:
             if self._file is None:
                 self._file = self._path.open("wb")

@@ -58,6 +58,7 @@ class Outcome:
     result: Mapping[str, Any] | None = None
     run_ms: float = 0.0
     dropped_milestones: int = 0
+    log_bytes: int = 0  # how much was written to the attempt's log file
     peak_bytes: int | None = None  # most memory above the child's base, where the device can tell
 
 

@@ -214,7 +214,8 @@ class Slot:
             await self._reap()
         struck = run.exit_status is not None and oom_kills() > self._oom_kills
         outcome = classify(run.last, run.exit_status, run.stop, host_oom=struck)
-        return replace(outcome, peak_bytes=run.peak_bytes)
+        log_bytes = run.child.log.written_bytes if run.child else 0
+        return replace(outcome, peak_bytes=run.peak_bytes, log_bytes=log_bytes)
 
     async def _reap(self) -> None:
         """Kill what is left of the child and wait until its memory is certainly back."""
