@@ -4,7 +4,10 @@ import asyncio
 
 import orjson
 
-from contracts.store import keys
+from contracts.store import Word, keys
+from services.ingest.handlers.jobs import JobHandlers
+from services.ingest.handlers.read import JobReader
+from services.ingest.tenancy import Caller
 from tests.ingest.api import Api
 from tests.store.play import POOL, Play
 
@@ -76,3 +79,19 @@ async def test_a_subscribed_cancellation_is_marked_for_the_notifier(api: Api) ->
     history = await api.store.jobs.history(POOL, job_id)
     assert history is not None
     assert [entry.hooked for entry in history.entries] == [False, True]
+
+
+async def test_a_cancel_decided_on_an_old_state_is_not_applied(api: Api, play: Play) -> None:
+    """The job starts between the decision and the write: it must not be called cancelled while it runs."""
+    job_id = await api.job()
+    reader = JobReader(api.service.context)
+    caller = Caller("t_a", "key_x", frozenset())
+    shown = await reader.need(caller, job_id)
+    decided = await JobHandlers(api.service.context, reader)._cancellation(shown, caller)
+    attempt, started = play.starting(await play.offers(job_id))
+    await api.store.attempts.start(attempt, started)
+
+    late = await api.store.jobs.append(POOL, decided, "late")
+
+    assert late.word is Word.CONFLICT
+    assert await cancel(api, job_id) == (202, "in_progress")

@@ -134,15 +134,30 @@ async def test_an_answer_that_is_lost_is_found_again_with_the_key(api: Api) -> N
     assert await log_length(api) == 1
 
 
-async def test_a_refused_submission_frees_its_key(api: Api) -> None:
+async def test_a_refused_submission_frees_its_key_for_any_request(api: Api) -> None:
     key = await api.tenant("t_one", queuedJobs=1)
     blocking = await api.submit(key)
     assert (await api.submit(key, headers=KEY)).status == 429
+    assert await api.store.client.keys("hr:{idem:*") == []
     await api.call("POST", f"/v1/jobs/{blocking.body['id']}/cancel", key=key)
 
-    made = await api.submit(key, headers=KEY)
+    made = await api.submit(key, headers=KEY, prompt="a leek")
 
     assert made.status == 201
+
+
+async def test_a_claim_whose_id_was_refused_is_made_anew(api: Api) -> None:
+    """Whoever was refused died between marking the id and dropping the claim."""
+    first = await api.submit(headers=KEY)
+    (claim,) = await api.store.client.keys("hr:{idem:*")
+    refused_id = first.body["id"][:-3] + ("x" if first.body["id"][-3] != "x" else "y") + "aa"
+    await api.store.client.hset(claim, mapping={"state": "pending", "id": refused_id})
+    assert (await api.store.jobs.refuse("default", refused_id, 60)).word is Word.APPLIED
+
+    again = await api.submit(headers=KEY)
+
+    assert again.status == 201
+    assert again.body["id"] != refused_id
 
 
 async def test_a_claim_without_a_job_is_taken_up_by_the_repeat(api: Api) -> None:
