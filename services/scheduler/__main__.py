@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import gc
 import os
 import random
 import signal
@@ -68,6 +69,7 @@ async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logge
             failures += 1
             await pause(failures, stop, random.random())
             continue
+        gc.freeze()  # a full collection of a large fold would stall the turns
         await Candidate(store, pool, state, config, log, _keep_apart).run(stop)
 
 

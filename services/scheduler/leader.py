@@ -76,13 +76,14 @@ class Leader:
         self._wake.clear()
         self._fold()
         if entry_key(self._state.position) < entry_key(self._must_fold):
-            await self._wait(self._config.tick_ms, stop)
+            await self._wait(self._config.tick_ms)
             return True
         if self._fruitless >= MOST_FRUITLESS:  # whatever it is, it must not turn in a tight loop
-            await self._wait(self._config.tick_ms, stop)
+            await self._wait(self._config.tick_ms)
+            self._fold()
         decisions = self._plan()
         if not decisions and not self._tick_is_due():
-            await self._wait(self._pause_ms(), stop)
+            await self._wait(self._pause_ms())
             return True
         return await self._make_turn(decisions, stop)
 
@@ -164,8 +165,8 @@ class Leader:
             return max(1, until_tick_ms)
         return max(1, min(until_tick_ms, due_ms - self._clock.now_ms(mono_ms())))
 
-    async def _wait(self, ms: int, stop: asyncio.Event) -> None:
-        """Wait for something to arrive, for `stop`, or for `ms`."""
+    async def _wait(self, ms: int) -> None:
+        """Wait for something to arrive (to be told to stop is one such thing), or for `ms`."""
         try:
             async with asyncio.timeout(ms / 1000):
                 await self._wake.wait()

@@ -35,10 +35,9 @@ def forgettable(state: PoolState, retention: Retention, now_ms: int, needed_from
     found: list[Job] = []
     for status, queue in state.ended.items():
         for job in _ended(state, status, limit - len(found)):
-            over = job.ended_ms + retention.of(status) <= now_ms
-            if job.aside or not over or entry_key(job.last) >= entry_key(needed_from):
+            if job.ended_ms + retention.of(status) > now_ms or entry_key(job.last) >= entry_key(needed_from):
                 break  # the next ones ended later
-            found.append(job)
+            found += [] if job.aside else [job]
         while queue and not _still(state, status, queue[0]):
             queue.popleft()
     return found

@@ -49,7 +49,9 @@ class Ledger:
         tenant.v = max(tenant.v, self.now())
 
     def charge(self, job_id: str, tenant_id: str, device_ms: int) -> None:
-        """Charge an estimate; the pool's virtual time becomes that of the tenant that was served."""
+        """Charge an estimate, once for each job; the pool's virtual time becomes that of the tenant that was served."""
+        if job_id in self.charges:
+            return
         tenant = self.tenant(tenant_id)
         if tenant.v >= self.now():
             self.virtual, self.ahead = tenant.v, tenant_id
