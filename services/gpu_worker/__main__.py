@@ -1,11 +1,13 @@
 """`python -m services.gpu_worker`: settings, signals, exit code. 2: wrong configuration, 1: left unsettled work."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 import uvloop
@@ -25,6 +27,7 @@ def main() -> int:
         settings = load_settings(os.environ)
         config = worker_config(settings, this_host())
         models = load(settings.pipelines)
+        refuse_two_runtimes()
         if not settings.redis.url:
             raise ConfigError(["HEADRACE_REDIS__URL: give the store's address; `headrace up` starts one by itself"])
         configure_logging("gpu_worker", settings.log.level)
@@ -49,6 +52,17 @@ async def serve(url: str, config: WorkerConfig, models: ModelRegistry) -> int:
     finally:
         await store.aclose()
     return 0 if settled else 1
+
+
+def refuse_two_runtimes() -> None:
+    """Raise ConfigError if both builds of onnxruntime are installed: the last one has overwritten the other."""
+    installed = []
+    for name in ("onnxruntime", "onnxruntime-gpu"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            installed.append(f"{name}=={metadata.version(name)}")
+    if len(installed) == 2:
+        repair = f"pip uninstall -y onnxruntime onnxruntime-gpu && pip install --force-reinstall {installed[1]}"
+        raise ConfigError([f"{' and '.join(installed)} destroy each other; keep one: {repair}"])
 
 
 def this_host() -> Host:

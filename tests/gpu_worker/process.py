@@ -52,14 +52,17 @@ def environment(url: str, folder: Path, **settings: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "TMPDIR": str(folder), **own}
 
 
-async def start(url: str, folder: Path, *, listen: bool = False, **settings: str) -> Process:
-    """Start one; with `listen` its stderr is kept for `errors`."""
+async def start(
+    url: str, folder: Path, *, listen: bool = False, packages: Path | None = None, **settings: str
+) -> Process:
+    """Start one; with `listen` its stderr is kept for `errors`, `packages` are found before the installed ones."""
+    path = {"PYTHONPATH": str(packages)} if packages else {}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "services.gpu_worker",
         cwd=ROOT,
-        env=environment(url, folder, **settings),
+        env=environment(url, folder, **settings) | path,
         stderr=asyncio.subprocess.PIPE if listen else None,
     )
     return Process(process)

@@ -150,6 +150,15 @@ async def test_nobody_outlives_a_killed_supervisor(tmp_path: Path, name: str) ->
     await eventually(lambda: not any(map(alive, pids)), "all are gone", within_s=5)
 
 
+async def test_replaced_children_leave_no_descriptors_behind(tmp_path: Path) -> None:
+    async with rig(tmp_path) as own:
+        await own.run("crash")
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(10):
+            await own.run("crash")
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
 async def test_a_log_keeps_its_head_on_disk_and_its_tail_in_memory(tmp_path: Path) -> None:
     read_fd, write_fd = os.pipe()
     log = ChildLog(read_fd)

@@ -131,6 +131,17 @@ async def test_a_device_that_cannot_be_is_a_fault_of_the_configuration(tmp_path:
     assert "sim:24GiB" in errors
 
 
+async def test_two_builds_of_onnxruntime_are_refused_with_the_cure(tmp_path: Path) -> None:
+    for name in ("onnxruntime", "onnxruntime_gpu"):
+        folder = tmp_path / "packages" / f"{name}-1.2.dist-info"
+        folder.mkdir(parents=True)
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 1.2\n")
+    process = await start("unix:///nowhere", tmp_path, listen=True, packages=tmp_path / "packages")
+    errors = await process.errors()
+    assert await process.ends() == 2
+    assert "pip uninstall -y onnxruntime onnxruntime-gpu" in errors
+
+
 async def test_sigterm_before_the_store_is_there_ends_it_with_0(tmp_path: Path) -> None:
     process = await start(f"unix://{tmp_path}/none.sock", tmp_path)
     locks = tmp_path / "headrace-locks"
