@@ -16,12 +16,16 @@ CHUNK_BYTES = 65536
 
 @dataclass(eq=False, slots=True)
 class Rule:
-    """What happens to connections whose request contains `text`; `met` is set when the first one was seen."""
+    """What happens to connections whose request contains `text`.
+
+    `met` is set when the first one was seen, `answered` when a reply passed on one after the rule was lifted.
+    """
 
     text: bytes
     action: Literal["hold_requests", "hold_replies", "swallow"]
     met: asyncio.Event = field(default_factory=asyncio.Event)
     lifted: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def lift(self) -> None:
         """Let pass what was held; a connection that was swallowed stays dead."""
@@ -140,6 +144,8 @@ class Proxy:
                     continue
                 if link.rule and link.rule.action == "hold_replies":
                     await link.rule.lifted.wait()
+                if link.rule and link.rule.lifted.is_set():
+                    link.rule.answered.set()
                 link.client.write(data)
                 await link.client.drain()
         link.cut()

@@ -61,6 +61,18 @@ class Fragile(Stack):
             await self.store.client.config_set(name, value)
         await super().wait_until_quiet(workers)
 
+    @contextlib.asynccontextmanager
+    async def other_way(self) -> AsyncIterator[Proxy]:
+        """A proxy of its own for what is spawned; what used it is ended before it is closed."""
+        way = Proxy(self.server.socket)
+        await way.open()
+        try:
+            yield way
+        finally:
+            way.lift_all()
+            await asyncio.to_thread(self.end_spawned)
+            await way.close()
+
     async def remove(self, number: int = signal.SIGTERM) -> tuple[int, list[Any]]:
         """Stop everything; returns the exit status of the stack and what outlived it."""
         try:

@@ -60,28 +60,40 @@ async def test_a_killed_leader_leaves_jobs_in_every_state_to_its_successor(stack
 
 
 async def test_a_turn_of_a_frozen_leader_is_refused_after_the_takeover(fragile: Fragile) -> None:
-    """Its turn is on its way when it is frozen and arrives when another leads: nothing of it may be applied."""
-    leader = fragile.processes("scheduler")[0]
-    token = await fragile.store.client.hget(keys.leader("default"), "token")
+    """It is its first, and arrives before its successor's first: only the token tells the two apart."""
+    fragile.kill("scheduler")
     late = fragile.proxy.hold_requests(b"hr_turn")
     job = await fragile.submit("noop")
     await asyncio.wait_for(late.met.wait(), 20)
+    leader = fragile.processes("scheduler")[0]
     leader.send(signal.SIGSTOP)
+    token, turn = await lead_of(fragile)
 
-    fragile.spawn("scheduler", HEADRACE_REDIS__URL=fragile.server.url)
-    await fragile.wait_for(job, "job.completed")
-    turns = await fragile.store.client.hget(keys.leader("default"), "turn")
-    late.lift()
-    leader.send(signal.SIGCONT)
-    after = [await fragile.submit("noop") for _ in range(5)]
-    await fragile.wait_for_ends()
+    async with fragile.other_way() as way:
+        first_of_successor = way.hold_requests(b"hr_turn")
+        fragile.spawn("scheduler", HEADRACE_REDIS__URL=way.url)
+        await asyncio.wait_for(first_of_successor.met.wait(), 20)
+        late.lift()
+        await asyncio.wait_for(late.answered.wait(), 20)
+        successor, turn_after = await lead_of(fragile)
+        first_of_successor.lift()
+        await fragile.wait_for(job, "job.completed")
+        leader.send(signal.SIGCONT)
+        after = [await fragile.submit("noop") for _ in range(5)]
+        await fragile.wait_for_ends()
 
-    assert await fragile.store.client.hget(keys.leader("default"), "token") != token
-    assert int(await fragile.store.client.hget(keys.leader("default"), "turn") or 0) > int(turns or 0)
-    for known in (job, *after):
-        assert len(fragile.log.of(known, "job.assigned")) == 1
-    assert leader.pid in [process.pid for process in fragile.processes("scheduler")]
-    await fragile.audit()
+        assert successor != token
+        assert (turn, turn_after) == (b"0", b"0")
+        for known in (job, *after):
+            assert len(fragile.log.of(known, "job.assigned")) == 1
+        assert leader.pid in [process.pid for process in fragile.processes("scheduler")]
+        await fragile.audit()
+
+
+async def lead_of(stack: Stack) -> tuple[bytes, bytes]:
+    """Token of the leader and number of its last turn."""
+    token, turn = await stack.store.client.hmget(keys.leader("default"), ["token", "turn"])
+    return token, turn
 
 
 async def test_a_frozen_leader_is_replaced_and_turns_readiness_red_while_there_is_no_other(fragile: Fragile) -> None:

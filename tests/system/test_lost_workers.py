@@ -40,6 +40,37 @@ async def test_late_writes_of_a_frozen_worker_are_refused_after_the_takeover(sta
     await stack.audit()
 
 
+async def test_a_write_that_was_on_its_way_when_its_worker_froze_is_refused(fragile: Fragile) -> None:
+    """It arrives when the next attempt has written nothing yet, so that only the fence tells the two apart."""
+    successor = fragile.processes("gpu_worker")[0]
+    successor.send(signal.SIGSTOP)
+    await fragile.log.wait_for_any("worker.lost")
+
+    async with fragile.other_way() as way:
+        late = way.hold_requests(b"hr_emit")
+        frozen = fragile.spawn("gpu_worker", HEADRACE_REDIS__URL=way.url)
+        job = await fragile.submit("slow", {"steps": 5, "step_s": 0.05})
+        await asyncio.wait_for(late.met.wait(), 20)
+        frozen.send_signal(signal.SIGSTOP)
+        await fragile.log.wait_until(
+            lambda: len([entry for entry in fragile.log.entries if entry.type == "worker.lost"]) == 2, "it is lost"
+        )
+        first_of_successor = fragile.proxy.hold_requests(b"hr_emit")
+        successor.send(signal.SIGCONT)
+        await asyncio.wait_for(first_of_successor.met.wait(), 20)
+        late.lift()
+        await asyncio.wait_for(late.answered.wait(), 20)
+        first_of_successor.lift()
+        assert await fragile.wait_for_ends() == ["job.completed"]
+
+        again = fragile.log.of(job, "job.started")[1]
+        later = [entry for entry in fragile.log.of(job) if entry.sequence > again.sequence]
+        assert (again.fence, later[0].type) == (2, "job.event_rejected")
+        assert [entry.type for entry in later].count("job.event_rejected") == 1
+        assert later[-1].type == "job.completed"
+        await fragile.audit()
+
+
 async def test_a_healthy_worker_keeps_long_jobs_whatever_they_do_to_their_process(fragile: Fragile) -> None:
     """Field cases 35, 40, 43 and 46: four leases of sleep in C with the interpreter lock held, of ordinary work, and a
     delayed job due after as long: one start each, and no lease is lost.
