@@ -67,13 +67,14 @@ class StrictParser:
 class GuardedProtocol(RequestHandler):
     """One connection."""
 
-    __slots__ = ("_framing", "_head_timer", "_server")
+    __slots__ = ("_framing", "_head_timer", "_is_over", "_server")
 
     def __init__(self, server: "GuardedServer", **options: Any) -> None:
         super().__init__(server, loop=server.loop, **options)
         self._server = server
         self._framing = RequestFraming()
         self._head_timer: asyncio.TimerHandle | None = None
+        self._is_over = False
         self._parser = StrictParser(self._parser, self._framing)  # type: ignore[assignment]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -86,6 +87,8 @@ class GuardedProtocol(RequestHandler):
         self._server.forget(self)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_over:
+            return
         super().data_received(data)
         if not self._framing.mid_head:
             self._stop_head_timer()
@@ -123,9 +126,14 @@ class GuardedProtocol(RequestHandler):
 
     def _give_up_on_head(self) -> None:
         self._head_timer = None
-        if self.transport is not None:
-            self.transport.write(self._server.head_timeout_answer)
-        self.force_close()
+        if self.transport is None:
+            return
+        # Bytes that meet a closed socket are answered with a reset, which would overtake our answer: so the socket is
+        # half closed first, and what still comes is dropped for a moment.
+        self._is_over = True
+        self.transport.write(self._server.head_timeout_answer)
+        self.transport.write_eof()
+        self._head_timer = self._loop.call_later(self._server.limits.linger_s, self.force_close)
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:
