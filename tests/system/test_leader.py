@@ -61,11 +61,15 @@ async def test_a_killed_leader_leaves_jobs_in_every_state_to_its_successor(stack
 
 async def test_a_turn_of_a_frozen_leader_is_refused_after_the_takeover(fragile: Fragile) -> None:
     """It is its first, and arrives before its successor's first: only the token tells the two apart."""
-    fragile.kill("scheduler")
+    (killed,) = fragile.kill("scheduler")
+    leader = (
+        await eventually(
+            lambda: [p for p in fragile.processes("scheduler") if p.pid != killed], "the next one is there"
+        )
+    )[0]
     late = fragile.proxy.hold_requests(b"hr_turn")
     job = await fragile.submit("noop")
     await asyncio.wait_for(late.met.wait(), 20)
-    leader = fragile.processes("scheduler")[0]
     leader.send(signal.SIGSTOP)
     token, turn = await lead_of(fragile)
 
