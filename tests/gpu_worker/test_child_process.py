@@ -118,19 +118,22 @@ async def test_a_job_is_never_run_for_a_cancel_that_came_first(tmp_path: Path) -
         heard.append(frame)
         got.set()
 
-    spec = ChildSpec(model("fails").entry, "", environment({}))
+    author = "import time\ndef load(device, prepared):\n    time.sleep(0.3)\n"
+    (tmp_path / "fails.py").write_text(author + "def run(model, inputs, job):\n    raise ValueError\n")
+    spec = ChildSpec(tmp_path / "fails.py", "", environment({}))
     child = await spawn(spec, on_frame, print)
     run = {"op": "run", "job": "job_1", "fence": 1, "dir": str(tmp_path), "inputs": {}}
     child.send(encode({"op": "load", "device": {"kind": "cpu", "index": 0, "bytes": 1}, "result_bytes": 1000}))
-    child.send(encode(run) + encode({"op": "cancel", "job": "job_1", "fence": 1}))
-    child.send(encode({**run, "fence": 2}) + encode({"op": "cancel", "job": "job_1", "fence": 1}))
+    child.cancel(encode({"op": "cancel", "job": "job_1", "fence": 1}))
+    child.send(encode(run) + encode({**run, "fence": 2}))
     async with asyncio.timeout(PATIENCE_S):
         while not any(isinstance(frame, Failed) for frame in heard):
             got.clear()
             await got.wait()
     child.signal_group(signal.SIGKILL)
     await child.gone
-    assert [(type(f).__name__, f.fence) for f in heard if hasattr(f, "fence")][-1] == ("Failed", 2)
+    ends = [(type(f).__name__, f.fence) for f in heard if hasattr(f, "fence")]
+    assert ends == [("Cancelled", 1), ("Failed", 2)]
 
 
 @pytest.mark.parametrize("name", ["hang", "hang_gil", "ignores_cancel", "forks"])

@@ -64,7 +64,8 @@ def test_the_child_answers_golden_frames_with_golden_shapes(tmp_path: Path) -> N
     ours, theirs = socket.socketpair()
     ours.settimeout(60)
     lifeline, _ours_end = socket.socketpair()
-    fds = (theirs.fileno(), lifeline.fileno())
+    cancels, _our_cancels = socket.socketpair()
+    fds = (theirs.fileno(), cancels.fileno(), lifeline.fileno())
     command = [sys.executable, "-I", str(MAIN), *map(str, fds), str(author)]
     with subprocess.Popen(command, pass_fds=fds, start_new_session=True, env={}) as child:
         theirs.close()

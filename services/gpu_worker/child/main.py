@@ -1,6 +1,6 @@
 """The child: loads one author's pipeline and runs one attempt at a time for the supervisor that spawned it.
 
-Started as `<interpreter> -I -u -X faulthandler main.py <control fd> <lifeline fd> <author file>`; the frames
+Started as `<interpreter> -I -u -X faulthandler main.py <3 descriptors> <author file>`; the frames
 are in PROTOCOL.md. Promises: every `run` frame is answered by one end frame or by the death of this process;
 a cancel is seen while author code is busy; nothing in this process group outlives the supervisor. Standard
 library only: `<interpreter>` may belong to another environment. Never imported. Does not promise to survive
@@ -14,7 +14,6 @@ import gc
 import importlib.util
 import json
 import os
-import queue
 import select
 import signal
 import socket
@@ -65,34 +64,38 @@ class Channel:
             self._socket.sendall(wire[sent:])
 
     def receive(self) -> Any:
-        """Return the next frame, or None once the supervisor is gone."""
+        """Return the next frame; without a supervisor there is none, and no reason to go on."""
         head = self._file.read(HEADER.size)
         body = self._file.read(HEADER.unpack(head)[0]) if len(head) == HEADER.size else b""
-        return json.loads(body) if body else None
+        return json.loads(body) if body else die_with_group()
 
 
-class Inbox:
-    """The reader thread: marks a cancel at once, queues everything else for the main thread."""
+class Cancels:
+    """The thread that hears cancels while the main thread is busy with author code, and the end of the supervisor.
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel, self._job = channel, None  # type: Channel, Any
-        self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    They come over a socket of their own: the main thread reads `run` frames itself, as a hand-over between threads
+    would cost each job more than all else that happens here.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._channel = Channel(fd)
+        self._job: Any = None
+        self._newest: Any = None
         threading.Thread(target=self._read, daemon=True).start()
 
-    def next(self) -> Any:
-        return self._queue.get()
+    def watch(self, job: Any) -> None:
+        """Mark `job` when it is cancelled, also if the cancel was here before the job."""
+        self._job = job
+        if job._key == self._newest:
+            job.cancelled = True
 
     def _read(self) -> None:
         while True:
             frame = self._channel.receive()
-            if frame is None:
-                return die_with_group()
-            if frame["op"] == "run":
-                self._job = frame["attempt"] = author.Job(frame, self._channel.send)
-            if frame["op"] != "cancel":
-                self._queue.put(frame)
-            elif self._job and self._job._key == {"job": frame["job"], "fence": frame["fence"]}:
-                self._job.cancelled = True
+            self._newest = {"job": frame["job"], "fence": frame["fence"]}
+            job = self._job
+            if job is not None and job._key == self._newest:
+                job.cancelled = True
 
 
 class Device:
@@ -112,8 +115,8 @@ def die_with_group() -> None:
 def arm_lifeline(fd: int) -> None:
     """Have the kernel SIGKILL this group once the supervisor's end closes.
 
-    The reader thread cannot do it alone: it is blind while author code holds the GIL. Where the kernel cannot
-    (not Linux), the end of the control socket has to do.
+    The thread that reads cancels cannot do it alone: it is blind while author code holds the GIL. Where the kernel
+    cannot (not Linux), the end of its socket has to do.
     """
     if not hasattr(fcntl, "F_SETSIG"):
         return
@@ -131,7 +134,7 @@ def beat(channel: Channel) -> None:
         channel.send({"ev": "heartbeat"}, lossy=True)
 
 
-def start(channel: Channel, inbox: Inbox, path: str) -> Any:
+def start(channel: Channel, path: str) -> Any:
     """Import, prepare, wait for the device, load; return module, model, result limit. Or one frame and exit 3."""
     try:
         begun = time.monotonic()
@@ -141,7 +144,7 @@ def start(channel: Channel, inbox: Inbox, path: str) -> Any:
             raise TypeError(f"{os.path.basename(path)} has no function run(model, inputs, job)")
         prepared = module.prepare() if hasattr(module, "prepare") else None
         channel.send({"ev": "prepared", "ms": elapsed_ms(begun)})
-        order = inbox.next()
+        order = channel.receive()
         device = Device(**order["device"])
         begun = time.monotonic()
         model = module.load(device, prepared) if hasattr(module, "load") else None
@@ -164,35 +167,37 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def serve(channel: Channel, inbox: Inbox, path: str) -> None:
+def serve(channel: Channel, cancels: Cancels, path: str) -> None:
     """Answer `run` frames one after another until `close`."""
-    module, model, result_bytes = start(channel, inbox, path)
+    module, model, result_bytes = start(channel, path)
     home, pid = os.getcwd(), os.getpid()
     while True:
-        frame = inbox.next()
+        frame = channel.receive()
         if frame["op"] == "close":
             if hasattr(module, "close"):
                 module.close(model)
             return
-        os.chdir(frame["dir"])  # a relative path of the author's lands in scratch, not beside the code
+        job = author.Job(frame, channel.send)
+        cancels.watch(job)
+        os.chdir(job.dir)  # a relative path of the author's lands in scratch, not beside the code
         begun = time.perf_counter()
-        end = author.attempt(module.run, model, frame["attempt"], result_bytes)
+        end = author.attempt(module.run, model, job, result_bytes)
         if os.getpid() != pid:  # a fork made by author code came back from run()
             os._exit(0)
-        frame["attempt"]._end(end, time.perf_counter() - begun)
+        job._end(end, time.perf_counter() - begun)
         os.chdir(home)
         if end["ev"] != "done":
             release_memory()
 
 
 def main() -> None:
-    arm_lifeline(int(sys.argv[2]))
-    channel = Channel(int(sys.argv[1]))
-    inbox = Inbox(channel)
+    control_fd, cancel_fd, lifeline_fd = map(int, sys.argv[1:4])
+    arm_lifeline(lifeline_fd)
+    channel, cancels = Channel(control_fd), Cancels(cancel_fd)
     threading.Thread(target=beat, args=(channel,), daemon=True).start()
     status = 1
     try:
-        serve(channel, inbox, os.path.abspath(sys.argv[3]))
+        serve(channel, cancels, os.path.abspath(sys.argv[4]))
         status = 0
     except BaseException as error:
         author.died_of(error, "internal")

@@ -65,12 +65,13 @@ class ChildProcess(asyncio.Protocol):
         self,
         process: "subprocess.Popen[bytes]",
         log: ChildLog,
+        cancels: socket.socket,
         lifeline_fd: int,
         on_frame: Callable[[Frame], None],
         on_violation: Callable[[ProtocolError], None],
     ) -> None:
         self.pid, self.log, self.memory = process.pid, log, ProcessMemory(process.pid)
-        self._process, self._lifeline_fd = process, lifeline_fd
+        self._process, self._cancels, self._lifeline_fd = process, cancels, lifeline_fd
         self._on_frame, self._on_violation = on_frame, on_violation
         self._decoder = Decoder()
         self._loop = asyncio.get_running_loop()
@@ -84,6 +85,11 @@ class ChildProcess(asyncio.Protocol):
         """Write a frame; to a dead child it is lost, as its end is told by `gone`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame)
+
+    def cancel(self, frame: bytes) -> None:
+        """Write a frame to the socket that is read while author code runs; if that is full, a signal has to follow."""
+        with contextlib.suppress(OSError):
+            self._cancels.send(frame)
 
     def signal_group(self, number: signal.Signals) -> None:
         """Signal the child and the author's helpers; nothing happens once it is reaped."""
@@ -129,6 +135,7 @@ class ChildProcess(asyncio.Protocol):
             self._transport.abort()
         self.log.close()
         self.memory.close()
+        self._cancels.close()
         os.close(self._lifeline_fd)
         return status
 
@@ -137,34 +144,38 @@ async def spawn(
     spec: ChildSpec, on_frame: Callable[[Frame], None], on_violation: Callable[[ProtocolError], None]
 ) -> ChildProcess:
     """Start a child; raises OSError if its interpreter cannot be started."""
-    ours, theirs = socket.socketpair()
-    lifeline_read, lifeline_write = os.pipe()
-    log_read, log_write = os.pipe()
+    control, cancels = socket.socketpair(), socket.socketpair()
+    lifeline, log = os.pipe(), os.pipe()
     try:
-        process = _popen(spec, theirs.fileno(), lifeline_read, log_write)
+        process = _popen(spec, control[1].fileno(), cancels[1].fileno(), lifeline[0], log[1])
     except OSError:
-        ours.close()
-        os.close(log_read)
-        os.close(lifeline_write)
+        control[0].close()
+        cancels[0].close()
+        os.close(lifeline[1])
+        os.close(log[0])
         raise
     finally:
-        theirs.close()
-        os.close(lifeline_read)
-        os.close(log_write)
-    child = ChildProcess(process, ChildLog(log_read), lifeline_write, on_frame, on_violation)
-    await asyncio.get_running_loop().create_unix_connection(lambda: child, sock=ours)
+        control[1].close()
+        cancels[1].close()
+        os.close(lifeline[0])
+        os.close(log[1])
+    cancels[0].setblocking(False)
+    child = ChildProcess(process, ChildLog(log[0]), cancels[0], lifeline[1], on_frame, on_violation)
+    await asyncio.get_running_loop().create_unix_connection(lambda: child, sock=control[0])
     return child
 
 
-def _popen(spec: ChildSpec, control_fd: int, lifeline_fd: int, log_fd: int) -> "subprocess.Popen[bytes]":
+def _popen(
+    spec: ChildSpec, control_fd: int, cancel_fd: int, lifeline_fd: int, log_fd: int
+) -> "subprocess.Popen[bytes]":
     flags = ["-I", "-u", "-X", "faulthandler"]
-    arguments = [str(MAIN), str(control_fd), str(lifeline_fd), str(spec.entry)]
+    arguments = [str(MAIN), str(control_fd), str(cancel_fd), str(lifeline_fd), str(spec.entry)]
     return subprocess.Popen(
         [spec.interpreter or sys.executable, *flags, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=log_fd,
         stderr=log_fd,
-        pass_fds=(control_fd, lifeline_fd, *spec.inherited_fds),
+        pass_fds=(control_fd, cancel_fd, lifeline_fd, *spec.inherited_fds),
         start_new_session=True,
         env=dict(spec.environment),
         cwd=spec.entry.parent,

@@ -197,7 +197,7 @@ class Slot:
     async def _climb(self, run: _Run) -> None:
         """The kill ladder: ask, SIGTERM, SIGKILL, each with its grace and for the whole process group."""
         if self._child is not None:
-            self._child.send(encode_cancel(*run.key))
+            self._child.cancel(encode_cancel(*run.key))
         patience_s = 0.0 if run.stop is Stop.PROTOCOL else self._bounds.cancel_grace_s
         for grace_s, number in ((patience_s, signal.SIGTERM), (self._bounds.term_grace_s, signal.SIGKILL)):
             if await run.ends_within(grace_s):
