@@ -32,6 +32,8 @@ log: Logger = structlog.get_logger(service="ingest")
 
 T = TypeVar("T")
 
+ROOT = "urls"  # signs links, which the notifier does as well; secrets for other purposes are derived from it
+
 
 @dataclass(slots=True)
 class Context:
@@ -46,7 +48,6 @@ class Context:
     body_limits: BodyLimits
     room: BodyRoom = field(default_factory=BodyRoom)
     pools: dict[str, PoolMeta] = field(default_factory=dict)
-    _root_secret: bytes = b""
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     _patience: Patience = field(init=False)
     _places: dict[str, Place] = field(default_factory=dict)
@@ -71,21 +72,22 @@ class Context:
 
     async def _open_once(self) -> None:
         await self.store.directory.open()
-        secret = await self.store.directory.keep_secret("urls", secrets.token_hex(32))
-        self._secrets = {"urls": secret.encode()}  # the notifier signs links with it, too
+        secret = await self.store.directory.keep_secret(ROOT, secrets.token_hex(32))
         # Also the pools of models that are gone from the file: their jobs can still be read.
         names = dict.fromkeys(("default", *self.models.pools, *self.store.directory.configuration.pools))
         pools = {name: await self.store.open_pool(name) for name in names}
-        self._root_secret, self.pools = secret.encode(), pools
+        self._secrets, self.pools = {ROOT: secret.encode()}, pools
 
     def secret(self, purpose: str) -> bytes:
         """Return the shared secret for one purpose. Raises StoreUnavailable before the store was opened."""
-        if not self._root_secret:
+        known = self._secrets.get(purpose)
+        if known is not None:
+            return known
+        root = self._secrets.get(ROOT)
+        if root is None:
             raise StoreUnavailable("not opened yet")
-        derived = self._secrets.get(purpose)
-        if derived is None:
-            derived = self._secrets[purpose] = hmac.digest(self._root_secret, purpose.encode(), "sha256")
-        return derived
+        self._secrets[purpose] = hmac.digest(root, purpose.encode(), "sha256")
+        return self._secrets[purpose]
 
     def pool(self, name: str) -> PoolMeta:
         """Return an open pool. Raises StoreUnavailable before the store was opened."""
@@ -95,7 +97,12 @@ class Context:
             raise StoreUnavailable("not opened yet") from None
 
     def pool_of(self, any_id: str) -> PoolMeta | None:
-        """Return the pool that an id belongs to; None for a malformed id or an unknown pool."""
+        """Return the pool that an id belongs to; None for a malformed id or an unknown pool.
+
+        Raises StoreUnavailable before the store was opened: then nobody knows, which is not the same as unknown.
+        """
+        if not self.pools:
+            raise StoreUnavailable("not opened yet")
         try:
             code = pool_code_of(any_id)
         except BadId:

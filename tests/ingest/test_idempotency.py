@@ -146,6 +146,20 @@ async def test_a_refused_submission_frees_its_key_for_any_request(api: Api) -> N
     assert made.status == 201
 
 
+async def test_a_full_store_refuses_what_is_new_and_still_answers_repeats(api: Api) -> None:
+    first = await api.submit(headers=KEY)
+    await api.service.context.readiness.run_once(api.service._probe)
+    api.service.context.readiness.memory_ratio_limit = -1.0
+
+    new, keyed = await api.submit(), await api.submit(headers={"Idempotency-Key": "order-18"})
+    again = await api.submit(headers=KEY)
+
+    assert [(answer.status, answer.code) for answer in (new, keyed)] == [(503, "storage_full")] * 2
+    assert (again.status, again.body["id"]) == (200, first.body["id"])
+    assert len(await api.store.client.keys("hr:{idem:*")) == 1
+    assert await log_length(api) == 1
+
+
 async def test_a_claim_whose_id_was_refused_is_made_anew(api: Api) -> None:
     """Whoever was refused died between marking the id and dropping the claim."""
     first = await api.submit(headers=KEY)

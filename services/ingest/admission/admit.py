@@ -38,6 +38,7 @@ class Submission:
     limits: Limits
     key_hash: str | None = None
     fingerprint: str = ""
+    refused: str | None = None  # why nothing new is admitted at the moment; a repeat of what exists still is
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Admitted:
 async def admit(context: Context, mint: Mint, submission: Submission) -> Admitted:
     """Make the job durable. Raises Problem when there is no room, StoreUnavailable when nobody knows."""
     if submission.key_hash is None:
+        if submission.refused is not None:
+            raise Problem(submission.refused)
         job_id = mint.job_id(context.pool(submission.draft.pool).code)
         answer = await _admit_once(context, submission, job_id)
         if answer.word is Word.APPLIED:
@@ -79,6 +82,8 @@ async def _admit_claimed(context: Context, mint: Mint, submission: Submission, k
         raise Problem("idempotency_mismatch", "This Idempotency-Key was used with another body or pool")
     if claim.state not in ("new", "pending"):
         return Admitted(claim.job_id, is_repeat=True, last_status=claim.state)
+    if submission.refused is not None:
+        return await _find_admitted(context, submission, key_hash, claim.job_id)
     answer = await _admit_once(context, submission, claim.job_id)
     if answer.word is Word.APPLIED:
         await _mark_done(context, submission, key_hash, claim.job_id)
@@ -90,6 +95,15 @@ async def _admit_claimed(context: Context, mint: Mint, submission: Submission, k
     if answer.word is Word.REFUSED and await _give_back(context, submission, key_hash, claim.job_id):
         return None
     raise refusal(answer)
+
+
+async def _find_admitted(context: Context, submission: Submission, key_hash: str, job_id: str) -> Admitted:
+    """Answer a repeat while nothing new is admitted. Raises Problem with the reason when there is no job yet."""
+    pool = submission.draft.pool
+    history = await context.within(context.store.jobs.history(pool, job_id, limit=0))
+    if history is None and not await _give_back(context, submission, key_hash, job_id):
+        raise Problem(submission.refused or "storage_full")
+    return Admitted(job_id, is_repeat=True, last_status="queued")
 
 
 async def _admit_once(context: Context, submission: Submission, job_id: str) -> Admission:

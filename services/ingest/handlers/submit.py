@@ -47,7 +47,8 @@ class SubmitHandler:
             data = parse_body(GenerationJobData, raw)
             draft = self._draft(request, caller, data, key_hash)
             seal = fingerprint(data) if key_hash is not None else ""
-            submission = Submission(draft, caller.tenant_id, self._limits(caller), key_hash, seal)
+            refused = self._context.readiness.refuses_admission(draft.pool)
+            submission = Submission(draft, caller.tenant_id, self._limits(caller), key_hash, seal, refused)
             started_s = perf_counter()
             try:
                 admitted = await admit(self._context, self._mint, submission)
@@ -68,9 +69,6 @@ class SubmitHandler:
         context = self._context
         model = check(data, context.models.find(data.model), context.settings.webhook.allow_private)
         pool = data.pool or model.pools[0]
-        refused = context.readiness.refuses_admission(pool)
-        if refused is not None:
-            raise Problem(refused)
         traceparent = request.headers.get("traceparent", "")
         origin = Origin(
             tenant_id=caller.tenant_id,
