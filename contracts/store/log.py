@@ -74,8 +74,11 @@ class GroupReader:
         self._remake = remake  # makes the group again at its cursor, when the store lost it
         self._from = START
 
-    async def read(self, count: int = 64, block_ms: int = 1000) -> list[Message]:
-        """Return the next messages; [] when none came in time. Raises StoreUnavailable after a lost connection."""
+    async def read(self, count: int = 64, block_ms: int | None = 1000) -> list[Message]:
+        """Return the next messages; [] when none came in time. None does not wait.
+
+        Raises StoreUnavailable after a lost connection.
+        """
         member = ("GROUP", self._group, self._consumer)
         command = ("XREADGROUP", *member, "COUNT", count, *_blocking(block_ms), "STREAMS", self._key, self._from)
         try:

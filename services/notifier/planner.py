@@ -27,6 +27,7 @@ from services.notifier.planning import Planned, Source, plan, read_body
 
 GROUP = keys.GROUP_NOTIFIER
 BATCH = 100
+GATHER_S = 0.02
 BLOCK_MS = 1000  # the longest wait for an event, and so for a stop
 # Planning takes milliseconds: what another consumer has held for seconds is in nobody's hands any more.
 ABANDONED_MS = 5_000
@@ -87,10 +88,22 @@ class Planner:
         if now_s >= self._tidy_at_s:
             self._tidy_at_s = now_s + TIDY_EVERY_S
             await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS)
-        messages = taken or await self._reader.read(BATCH, self._block_ms)
+        messages = taken or await self._read()
         if messages:
             await self._plan_all(messages)
         return len(messages)
+
+    async def _read(self) -> list[Message]:
+        """Return the next batch: what comes within a moment of its first event is planned with it.
+
+        A job's first events come milliseconds apart, and each call for one of them would delay the very processes
+        that the job waits for.
+        """
+        messages = await self._reader.read(BATCH, self._block_ms)
+        if 0 < len(messages) < BATCH:
+            await asyncio.sleep(GATHER_S)
+            messages += await self._reader.read(BATCH - len(messages), None)
+        return messages
 
     async def plan(self, messages: Sequence[Message]) -> None:
         """Store the deliveries of a batch and acknowledge it; wherever the batch came from."""

@@ -49,3 +49,4 @@ class Tail:
             if entries:
                 self._entries.extend(entries)
                 self.arrived.set()
+                await asyncio.sleep(0)  # whoever waits for these goes before the next read
