@@ -6,10 +6,11 @@ free again as soon as nobody holds its lock - the supervisor and every child it 
 with the worker issue.
 """
 
+import contextlib
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,9 +89,17 @@ def _parse_size(text: str) -> int:
 
 def claim_devices(specs: tuple[DeviceSpec, ...], host: str, lock_dir: Path) -> tuple[Device, ...]:
     """Lock one ordinal for each kind in `specs` and name the devices by it. Raises DeviceError."""
-    lock_dir.mkdir(mode=0o1777, parents=True, exist_ok=True)  # supervisors of several users share it
+    lock_dir.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(PermissionError):  # made by another user, who has done this
+        lock_dir.chmod(0o1777)
     locks = {kind: _lowest_free(f"{kind}-{host}", lock_dir) for kind in sorted({spec.kind for spec in specs})}
     return tuple(_number_devices(specs, locks, host))
+
+
+def release_devices(devices: Iterable[Device]) -> None:
+    """Let the locks go; what a child still holds stays locked."""
+    for fd in {device.lock_fd for device in devices}:
+        os.close(fd)
 
 
 def _number_devices(specs: tuple[DeviceSpec, ...], locks: dict[str, tuple[int, int]], host: str) -> Iterator[Device]:

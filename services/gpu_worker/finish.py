@@ -29,7 +29,7 @@ UPLOAD_TRIES = 4
 UPLOAD_BACKOFF = Backoff(base_ms=200, cap_ms=5_000)
 #: A job that was told "not now" is held back this long at most: the scheduler would offer it again at once.
 HOLD_BACK_S = 10.0
-KEPT_LOGS = 1_000
+KEPT_LOGS = 200
 log = structlog.get_logger()
 
 

@@ -14,7 +14,7 @@ from contracts.models import ModelRegistry
 from contracts.store import Store
 from services.gpu_worker.artifacts import LocalArtifacts
 from services.gpu_worker.config import WorkerConfig
-from services.gpu_worker.devices import Device, claim_devices
+from services.gpu_worker.devices import Device, claim_devices, release_devices
 from services.gpu_worker.finish import Desk
 from services.gpu_worker.lane import Shop
 from services.gpu_worker.session import Ending, Session
@@ -43,6 +43,7 @@ class Supervisor:
             return await self._register_until_stopped(devices, slots, stop, hurry)
         finally:
             await asyncio.gather(*(slot.close() for slot in slots))
+            release_devices(devices)
 
     async def _register_until_stopped(
         self, devices: Sequence[Device], slots: Sequence[Slot], stop: asyncio.Event, hurry: asyncio.Event

@@ -136,10 +136,8 @@ class Session:
             await self._tell_slots(self.slots)
 
     async def _tell_slots(self, slots: tuple[ev.SlotInfo, ...]) -> None:
-        event, write_id = (
-            ev.WorkerChanged(worker_id=self._shop.worker_id, slots=slots),
-            mint_token(random.getrandbits(80)),
-        )
+        event = ev.WorkerChanged(worker_id=self._shop.worker_id, slots=slots)
+        write_id = mint_token(random.getrandbits(80))
         await self._store.attempts.announce(self._config.pool, self._shop.worker_id, event, write_id)
         self._told = slots
 

@@ -169,11 +169,10 @@ class Job:
 
 
 def encode(frame: dict[str, Any]) -> bytes:
-    """Return the JSON of a frame; a result that is ready is put in as it is."""
-    result = frame.get("result")
-    plain = frame if not isinstance(result, Encoded) else {k: v for k, v in frame.items() if k != "result"}
-    body = _FRAMES.encode(plain).encode("utf-8", "replace")
-    return body[:-1] + b',"result":' + result.body + b"}" if isinstance(result, Encoded) else body
+    """Return the JSON of a frame; an encoded result is put in as it is."""
+    result = frame.pop("result", None)
+    body = _FRAMES.encode(frame).encode("utf-8", "replace")
+    return body if result is None else body[:-1] + b',"result":' + result.body + b"}"
 
 
 def attempt(
