@@ -5,22 +5,15 @@ as the first thing in the child, so all that differs is what lies between.
 """
 
 import asyncio
-import contextlib
-import json
-import select
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from typing import IO
 
 import redis
 
+from benchmarks.bare_chain import Stamps, bare_chain
 from benchmarks.bare_worker import WORK
 from benchmarks.figures import Row, low, quantile, ratios, spread
 from benchmarks.http_load import Plan
 from benchmarks.payload import payload
-from benchmarks.processes import ROOT
 from benchmarks.rig import Target, stack
 from benchmarks.stamps import stamped
 from benchmarks.submit import Submitter
@@ -56,7 +49,7 @@ def product_round(target: Target, jobs: int) -> list[float]:
     return [(one.began_ns - sent[one.job_id]) / 1e6 for one in found]
 
 
-def bare_round(store_url: str, stamps: IO[bytes], jobs: int) -> list[float]:
+def bare_round(store_url: str, stamps: Stamps, jobs: int) -> list[float]:
     """Return milliseconds from before the XADD to the child's stamp."""
     taken = []
     body = payload("stamp")
@@ -66,31 +59,8 @@ def bare_round(store_url: str, stamps: IO[bytes], jobs: int) -> list[float]:
             time.sleep(PAUSE_S)
             sent_ns = time.monotonic_ns()
             client.xadd(WORK, {"ms": 0, "d": body})
-            taken.append((read_stamp(stamps)["beganNs"] - sent_ns) / 1e6)
+            taken.append((stamps.next()["beganNs"] - sent_ns) / 1e6)
     return taken
-
-
-@contextlib.contextmanager
-def bare_chain(store_url: str, slots: int) -> Iterator[IO[bytes]]:
-    """Run the baseline's worker; yields the stream of its stamps."""
-    command = [sys.executable, "-m", "benchmarks.bare_worker", store_url, str(slots)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        read_stamp(process.stdout)
-        yield process.stdout
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
-
-
-def read_stamp(stamps: IO[bytes], limit_s: float = 20.0) -> dict[str, int]:
-    """Return the next line of the baseline's worker."""
-    if not select.select([stamps], [], [], limit_s)[0]:
-        raise TimeoutError(f"no stamp in {limit_s:.0f} s")
-    line: dict[str, int] = json.loads(stamps.readline())
-    return line
 
 
 def _row(ours: list[list[float]], theirs: list[list[float]], share: float, bar: float | None) -> Row:

@@ -7,13 +7,12 @@ B was assigned before A gave its device back; a gap without a job on deck is a w
 import asyncio
 from itertools import pairwise
 from statistics import mean
-from typing import IO
 
 import redis
 
+from benchmarks.bare_chain import Stamps, bare_chain
 from benchmarks.bare_worker import WORK
 from benchmarks.figures import Row, cut_up, low, quantile, spread
-from benchmarks.first_run import bare_chain, read_stamp
 from benchmarks.http_load import Plan
 from benchmarks.payload import payload
 from benchmarks.rig import Target, stack
@@ -61,12 +60,12 @@ def product_round(target: Target, jobs: int) -> list[float]:
     return [(b.began_ns - a.ended_ns) / 1e6 for a, b in pairwise(found) if _on_deck(a, b)]
 
 
-def bare_round(store_url: str, stamps: IO[bytes], jobs: int) -> list[float]:
+def bare_round(store_url: str, stamps: Stamps, jobs: int) -> list[float]:
     """The same for the baseline."""
     with redis.Redis.from_url(store_url) as client:
         for _ in range(jobs):
             client.xadd(WORK, {"ms": RUN_MS})
-    read = [read_stamp(stamps) for _ in range(jobs)]
+    read = [stamps.next() for _ in range(jobs)]
     return [(b["beganNs"] - a["endedNs"]) / 1e6 for a, b in pairwise(read)]
 
 

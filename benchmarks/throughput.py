@@ -6,13 +6,12 @@ machine, so this is what one small host does, not what one service could.
 
 import os
 import time
-from typing import IO
 
 import redis
 
+from benchmarks.bare_chain import Stamps, bare_chain
 from benchmarks.bare_worker import WORK
 from benchmarks.figures import Row, cut_up, high, ratios, spread
-from benchmarks.first_run import bare_chain, read_stamp
 from benchmarks.http_load import Plan, generate
 from benchmarks.payload import payload
 from benchmarks.processes import cpu_s
@@ -60,14 +59,14 @@ def product_round(target: Target, seconds: float) -> tuple[int, float]:
         return done, time.monotonic() - begun_s
 
 
-def bare_round(store_url: str, stamps: IO[bytes], jobs: int) -> float:
+def bare_round(store_url: str, stamps: Stamps, jobs: int) -> float:
     """Return the seconds that the baseline takes for as many."""
     begun_s = time.monotonic()
     with redis.Redis.from_url(store_url) as client:
         for _ in range(jobs):
             client.xadd(WORK, {"ms": 0, "d": payload()})
     for _ in range(jobs):
-        read_stamp(stamps)
+        stamps.next()
     return time.monotonic() - begun_s
 
 
