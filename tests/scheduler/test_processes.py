@@ -38,11 +38,11 @@ async def scheduler(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
-async def leads(store: Store, not_token: bytes = b"") -> bytes:
+async def leads(store: Store, not_token: bytes = b"", pool: str = POOL) -> bytes:
     """Wait until a leader other than `not_token` holds the lead and has made a turn; return its token."""
 
     async def read() -> dict[bytes, bytes]:
-        found: dict[bytes, bytes] = await store.client.hgetall(keys.leader(POOL))
+        found: dict[bytes, bytes] = await store.client.hgetall(keys.leader(pool))
         return found
 
     held = await eventually(read, lambda h: h.get(b"token", b"") not in (b"", not_token) and int(h[b"turn"]) > 0)
@@ -136,6 +136,14 @@ async def test_sigterm_resigns_and_ends_with_zero(store: Store, store_url: str) 
 
         assert await asyncio.wait_for(process.wait(), 20) == 0
         assert await store.client.hget(keys.leader(POOL), "until") == b"0"
+
+
+async def test_one_process_leads_every_pool_the_store_knows(store: Store, store_url: str) -> None:
+    await store.open_pool("large")
+    async with scheduler(store_url):
+        tokens = [await leads(store, pool=pool) for pool in ("default", "large")]
+
+    assert tokens[0] != tokens[1]
 
 
 async def test_sigterm_ends_it_while_the_store_is_away(tmp_path: Path) -> None:
