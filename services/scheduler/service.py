@@ -39,6 +39,7 @@ class Candidate:
         self._tail = Tail(store.tail(pool, state.position), self._wake)
         self._following: asyncio.Task[None] | None = None
         self._token = _mint_token()
+        self._has_stood_by = False  # since the last term
 
     @property
     def is_leading(self) -> bool:
@@ -68,6 +69,9 @@ class Candidate:
         token = self._token  # the same until a term is over: the answer that gave it may have been lost
         led, epoch, number = await self._store.leadership.lead(self._pool, token, self._config.leader_lease_ms)
         if not led:
+            if not self._has_stood_by:
+                self._log.info("standing_by", pool=self._pool, position=self.state.position)
+                self._has_stood_by = True
             await self._stand_by(min(ASK_EVERY_MS, number + 10), stop)
             return
         self._log.info("lead_taken", pool=self._pool, epoch=epoch, position=self.state.position)
@@ -79,7 +83,7 @@ class Candidate:
         try:
             await leader.lead(number, stop)
         finally:
-            self.leader = None
+            self.leader, self._has_stood_by = None, False
             self._token = _mint_token()
             await self._resign(token)
 

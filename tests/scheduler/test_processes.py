@@ -11,7 +11,7 @@ from pathlib import Path
 
 from contracts.store import Store, keys
 from services.scheduler.verify import verify
-from tests.scheduler.rig import POOL, Log, Worker, eventually, submit, submit_many, until
+from tests.scheduler.rig import PATIENCE_S, POOL, Log, Worker, eventually, submit, submit_many, until
 
 ROOT = Path(__file__).parents[2]
 LEASE_S = 1.5
@@ -28,7 +28,7 @@ async def scheduler(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("HEADRACE_")}
     environment |= SETTINGS | {"HEADRACE_REDIS__URL": url}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "services.scheduler", cwd=ROOT, env=environment, stderr=asyncio.subprocess.DEVNULL
+        sys.executable, "-m", "services.scheduler", cwd=ROOT, env=environment, stderr=asyncio.subprocess.PIPE
     )
     try:
         yield process
@@ -36,6 +36,16 @@ async def scheduler(url: str) -> AsyncIterator[asyncio.subprocess.Process]:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+async def said(process: asyncio.subprocess.Process, event: str) -> None:
+    """Wait until the process has written this event to its log."""
+    assert process.stderr is not None
+    async with asyncio.timeout(PATIENCE_S):
+        async for line in process.stderr:
+            if f'"event": "{event}"'.encode() in line:
+                return
+    raise AssertionError(f"the process ended without {event}")
 
 
 async def leads(store: Store, not_token: bytes = b"", pool: str = POOL) -> bytes:
@@ -55,6 +65,7 @@ async def test_a_killed_leader_is_replaced_within_its_lease_and_a_second(store: 
     async with scheduler(store_url) as first, (await Worker(store).register()).beating() as worker:
         token = await leads(store)
         async with scheduler(store_url) as second:
+            await said(second, "standing_by")
             running = await submit(store)
             attempt = await worker.start(await worker.offer())
             on_deck, waiting = await submit(store), await submit(store)
@@ -82,7 +93,8 @@ async def test_a_stopped_leaders_late_turn_is_refused_after_takeover(store: Stor
     log = Log(store)
     async with scheduler(store_url) as first, (await Worker(store).register()).beating() as worker:
         token = await leads(store)
-        async with scheduler(store_url):
+        async with scheduler(store_url) as second_process:
+            await said(second_process, "standing_by")
             first.send_signal(signal.SIGSTOP)
             # this wakes the stopped one as soon as it may go on: it then decides on what it sees and is late
             jobs = await submit_many(store, 5)
@@ -114,6 +126,7 @@ async def test_a_leader_that_is_killed_again_and_again_loses_and_doubles_nothing
         for _ in range(4):
             standby = await processes.enter_async_context(scheduler(store_url))
             submitted += await submit_many(store, 60)
+            await said(standby, "standing_by")
             leader.kill()
             leader, token = standby, await leads(store, not_token=token)
         await log.wait_for("job.completed", count=len(submitted))

@@ -137,6 +137,23 @@ def test_an_attempt_whose_worker_never_stops_is_ended_after_the_grace() -> None:
     assert (failed.error.code, failed.will_retry) == ("execution_timeout", True)
 
 
+def test_loading_a_model_does_not_count_as_running() -> None:
+    """Field case 56: the clock starts when the handler does."""
+    world = World()
+    world.worker()
+    job_id = running(world, timeout_ms=3_000)
+    world.write(job_id, ev.ModelLoadStarted(model="echo@1"), fence=1)
+    world.now_ms += 300_000
+    assert world.turn() == []
+
+    world.write(job_id, ev.ModelLoadCompleted(model="echo@1", ms=300_000), fence=1)
+    world.now_ms += 3_000 + RULES.run_grace_ms - 1
+    assert world.turn() == []
+    world.now_ms += 1
+
+    assert len(world.turn()) == 1
+
+
 def test_the_run_for_clock_stops_when_the_device_is_released() -> None:
     world = World()
     world.worker()

@@ -82,7 +82,8 @@ class Books:
 
     def put_on_device(self, job: Job, worker_id: str, index: int, now_ms: int) -> None:
         """Begin an attempt on a slot."""
-        job.worker_id, job.slot, job.on_device, job.started_ms = worker_id, index, True, now_ms
+        job.worker_id, job.slot, job.on_device = worker_id, index, True
+        job.started_ms = job.runs_from_ms = now_ms
         self.on_worker.setdefault(worker_id, set()).add(job.id)
         slot = self.slot(worker_id, index)
         if slot is not None:

@@ -14,6 +14,7 @@ from services.scheduler.fold.records import BANDS, Job, Offer
 
 OVERTAKEN, WORKER_LOST = "overtaken", "worker_lost"  # reasons for which the leader takes an offer back
 PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000  # before a declined job is offered again; without it both sides would spin
+LONGEST_LOAD_MS = 900_000  # of a model; its worker gives up on it long before
 _REFUNDED = frozenset({"handed_back", "rate_limited", "lease_lost"})  # not the tenant's doing
 _FRESH = frozenset({"due", "retry", "redrive"})
 
@@ -76,6 +77,16 @@ def _started(books: Books, job: Job, event: ev.JobStarted, now_ms: int) -> None:
     job.status, job.attempt = JobStatus.IN_PROGRESS, event.attempt
     job.not_before_ms, job.start_by_at_ms, job.declines = None, None, 0
     books.put_on_device(job, event.worker_id, event.slot, now_ms)
+    books.refresh(job)
+
+
+def _load_started(books: Books, job: Job, event: ev.ModelLoadStarted, now_ms: int) -> None:
+    job.runs_from_ms = now_ms + LONGEST_LOAD_MS
+    books.refresh(job)
+
+
+def _load_completed(books: Books, job: Job, event: ev.ModelLoadCompleted, now_ms: int) -> None:
+    job.runs_from_ms = now_ms
     books.refresh(job)
 
 
@@ -162,6 +173,8 @@ JOB_FOLDS: Mapping[str, Fold] = {
     ev.JobAssigned.TYPE: _of_known_job(_assigned),
     ev.JobUnassigned.TYPE: _of_known_job(_unassigned),
     ev.JobStarted.TYPE: _of_known_job(_started),
+    ev.ModelLoadStarted.TYPE: _of_known_job(_load_started),
+    ev.ModelLoadCompleted.TYPE: _of_known_job(_load_completed),
     ev.JobDeviceReleased.TYPE: _of_known_job(_device_released),
     ev.JobLeaseLost.TYPE: _of_known_job(_lease_lost),
     ev.JobAttemptFailed.TYPE: _of_known_job(_attempt_failed),

@@ -47,6 +47,7 @@ class Job:
     worker_id: str | None = None
     slot: int | None = None
     started_ms: int = 0
+    runs_from_ms: int = 0  # the run-for clock begins when the model is loaded
     on_device: bool = False
     cancel_requested: bool = False
     ending: bool = False  # its last attempt failed; what ends it follows in the same call

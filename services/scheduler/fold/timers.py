@@ -80,4 +80,4 @@ def due_ms(job: Job, clock: Clock) -> int | None:
             return job.start_by_at_ms if job.status in WAITING else None
         case Clock.RUN_FOR:
             running = job.status is JobStatus.IN_PROGRESS and job.on_device
-            return job.started_ms + job.timeout_ms if running else None
+            return job.runs_from_ms + job.timeout_ms if running else None
