@@ -121,6 +121,7 @@ async def _announce_uploads(running: Running, outcome: Outcome) -> None:
         )
     running.released = True
     await running.writer.write(events)
+    running.freed.set()
 
 
 async def _upload_all(desk: Desk, running: Running) -> tuple[tuple[ev.ArtifactRef, ...], tuple[ev.Event, ...]]:
@@ -181,6 +182,7 @@ async def _hold_back(running: Running, outcome: Outcome) -> None:
     if not running.released:
         running.released = True
         await running.writer.write([device_released(running, outcome)])
+        running.freed.set()
     seconds = 1.0 if outcome.retry_after_s is None else outcome.retry_after_s
     try:
         await asyncio.wait_for(running.hurried.wait(), min(HOLD_BACK_S, max(0.1, seconds)))

@@ -65,6 +65,7 @@ class Lane:
         self._held: dict[tuple[str, int], Running] = {}
         self._finishing: set[asyncio.Task[None]] = set()
         self._current: Running | None = None
+        self._before: Running | None = None  # the last attempt, while the store may not know that it freed its device
         self._closed = False
         self._folders: list[Path] = []  # empty scratch directories: making one costs more than starting a job
         self._made = itertools.count()
@@ -158,6 +159,10 @@ class Lane:
             await asyncio.wait(self._finishing)
 
     async def _next_arrived(self) -> bool:
+        if self._before is not None:
+            # by the log the slot would hold two attempts if our next start overtook the last one's release
+            await self._before.freed.wait()
+            self._before = None
         while not self._deck and not self._closed:
             self._arrived.clear()
             await self._arrived.wait()
@@ -171,6 +176,7 @@ class Lane:
         while len(self._finishing) >= FINISHING:
             await asyncio.wait(self._finishing, return_when=asyncio.FIRST_COMPLETED)
         following = await self._hand_over(running, outcome) if self._deck else None
+        self._before = None if running.released else running
         self._finish_beside(running, outcome)
         return following
 
@@ -263,6 +269,7 @@ class Lane:
         except GaveUp:
             log.warning("attempt_not_settled", job=running.right.job_id, fence=running.right.fence)
         finally:
+            running.freed.set()
             del self._held[running.key]
             self._shop.cancels.discard(running.key)
             if await tidy(self._shop.desk, running, outcome):
