@@ -76,6 +76,9 @@ async def test_idle_workers_that_wait_for_work_end_at_once(fragile: Fragile) -> 
     for worker in workers:
         await fragile.log.wait_for_any("worker.registered", pid=worker.pid)
 
+    await asyncio.gather(*(fragile.submit("noop") for _ in range(20)))  # others' entries wake blocked reads, too
+    await fragile.wait_for_ends()
+
     for worker in workers:
         worker.send_signal(signal.SIGTERM)
 
