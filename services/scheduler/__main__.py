@@ -75,7 +75,8 @@ async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logge
 
 async def _keep_apart(pool: str) -> None:
     """Keep a snapshot in a process of its own, which reads the same environment; it outlives nobody."""
-    child = await asyncio.create_subprocess_exec(sys.executable, "-m", "services.scheduler", "--snapshot", pool)
+    flags = ["-P"] if sys.flags.safe_path else []  # where we do not import from the current folder, it must not either
+    child = await asyncio.create_subprocess_exec(sys.executable, *flags, "-m", "services.scheduler", "--snapshot", pool)
     try:
         await child.wait()
     finally:
