@@ -18,7 +18,9 @@ from contracts.store import library
 from contracts.store.channel import Channel, Command
 from contracts.store.clients import COMMAND_TIMEOUT_S, LOST, as_store_error, retry_schedule
 
-MAX_BATCH = 256
+# While the server works on one batch, this process works on the answers of the one before. Larger batches make the two
+# wait for each other, and a call costs hardly less in them.
+MAX_BATCH = 12
 MAX_WAITING = 20_000
 
 
