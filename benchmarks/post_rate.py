@@ -4,12 +4,12 @@ Two loads: as fast as the answers come (rate), and a fixed schedule below both l
 scheduler or workers beside it, so the one core that is measured is the one that serves HTTP.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from benchmarks.figures import Row, high, low, ratios, spread
 from benchmarks.http_load import Outcome, Plan, generate
 from benchmarks.payload import PAYLOAD_BYTES, payload
-from benchmarks.processes import running
+from benchmarks.processes import cpu_s, running
 from benchmarks.rig import ingest_alone, own_store
 
 ROUNDS = 5
@@ -20,44 +20,75 @@ SCHEDULED_RATE = 400.0
 RATE_BAR = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What is loaded, and the process whose CPU time counts."""
+
+    plan: Plan
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of one side."""
+
+    outcome: Outcome
+    cpu_us: float  # of the server process, for each request
+
+
 def measure() -> list[Row]:
     """Interleave rounds of both sides; the first of each is a warm-up."""
     with (
         own_store() as (url, data_dir),
         ingest_alone(url, data_dir) as ingest,
-        running("-m", "benchmarks.bare_http", url) as (bare, _),
+        running("-m", "benchmarks.bare_http", url) as (bare, bare_pid),
     ):
-        ours = Plan("127.0.0.1", ingest.port, "/v1/jobs", payload().decode(), ingest.key, CONNECTIONS)
-        theirs = replace(ours, port=bare["port"], key="")
+        plan = Plan("127.0.0.1", ingest.port, "/v1/jobs", payload().decode(), ingest.key, CONNECTIONS)
+        ours = Side(plan, ingest.pids["ingest"][0])
+        theirs = Side(replace(plan, port=bare["port"], key=""), bare_pid)
         full = _rounds(ours, theirs, 0.0)
         scheduled = _rounds(ours, theirs, SCHEDULED_RATE)
-    return [_rate_row(*full), _latency_row(*scheduled)]
+    return [_rate_row(*full), _cpu_row(*full), _latency_row(*scheduled)]
 
 
-def _rounds(ours: Plan, theirs: Plan, rate: float) -> tuple[list[Outcome], list[Outcome]]:
-    outcomes: tuple[list[Outcome], list[Outcome]] = ([], [])
+def _rounds(ours: Side, theirs: Side, rate: float) -> tuple[list[Round], list[Round]]:
+    kept: tuple[list[Round], list[Round]] = ([], [])
     for number in range(ROUNDS + 1):
-        for plan, kept in zip((ours, theirs), outcomes, strict=True):
-            wanted = replace(plan, seconds=SECONDS if number else WARM_UP_S, rate=rate)
-            outcome = generate(wanted)
-            if outcome.refused or not outcome.answered:
-                raise AssertionError(f"{outcome.refused} of {outcome.answered + outcome.refused} were refused")
+        for side, rounds in zip((ours, theirs), kept, strict=True):
+            one = _round(side, SECONDS if number else WARM_UP_S, rate)
             if number:
-                kept.append(outcome)
-    return outcomes
+                rounds.append(one)
+    return kept
 
 
-def _rate_row(ours: list[Outcome], theirs: list[Outcome]) -> Row:
-    mine, bare = [o.rate for o in ours], [o.rate for o in theirs]
+def _round(side: Side, seconds: float, rate: float) -> Round:
+    before_s = cpu_s(side.pid) or 0.0
+    outcome = generate(replace(side.plan, seconds=seconds, rate=rate))
+    if outcome.refused or not outcome.answered:
+        raise AssertionError(f"{outcome.refused} of {outcome.answered + outcome.refused} were refused")
+    return Round(outcome, ((cpu_s(side.pid) or 0.0) - before_s) / outcome.answered * 1e6)
+
+
+def _rate_row(ours: list[Round], theirs: list[Round]) -> Row:
+    mine, bare = [one.outcome.rate for one in ours], [one.outcome.rate for one in theirs]
     ratio = ratios(mine, bare)
-    what = f"POST, {PAYLOAD_BYTES} bytes, one ingest process, {CONNECTIONS} connections, as fast as it goes"
     return Row(
-        what, high(spread(mine), "/s"), high(spread(bare), "/s") + " bare aiohttp + pydantic + XADD",
-        high(ratio, digits=2), f"at least {RATE_BAR}", ratio.mid >= RATE_BAR,
-    )  # fmt: skip
+        f"POST, {PAYLOAD_BYTES} bytes, one ingest process, {CONNECTIONS} connections, as fast as it goes",
+        high(spread(mine), "/s"),
+        high(spread(bare), "/s") + " bare aiohttp + pydantic + XADD",
+        high(ratio, digits=2),
+        f"at least {RATE_BAR}",
+        ratio.mid >= RATE_BAR,
+    )
 
 
-def _latency_row(ours: list[Outcome], theirs: list[Outcome]) -> Row:
-    mine, bare = [o.p99_ms for o in ours], [o.p99_ms for o in theirs]
+def _cpu_row(ours: list[Round], theirs: list[Round]) -> Row:
+    mine, bare = [one.cpu_us for one in ours], [one.cpu_us for one in theirs]
+    what = "the same, CPU time of the server process for a request"
+    return Row(what, low(spread(mine), " us", 0), low(spread(bare), " us", 0) + " the same", low(ratios(mine, bare)))
+
+
+def _latency_row(ours: list[Round], theirs: list[Round]) -> Row:
+    mine, bare = [one.outcome.p99_ms for one in ours], [one.outcome.p99_ms for one in theirs]
     what = f"POST p99 at {SCHEDULED_RATE:.0f}/s on a schedule"
     return Row(what, low(spread(mine), " ms"), low(spread(bare), " ms") + " the same", low(ratios(mine, bare)))
