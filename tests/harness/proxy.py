@@ -22,7 +22,8 @@ class Rule:
     """
 
     text: bytes
-    action: Literal["hold_requests", "hold_replies", "swallow"]
+    action: Literal["hold_requests", "hold_replies", "swallow", "cut"]
+    hits: int = 0
     met: asyncio.Event = field(default_factory=asyncio.Event)
     lifted: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
@@ -84,6 +85,10 @@ class Proxy:
         """From now on, connections with such a request are silently dead: nothing passes, nothing is closed."""
         return self._add(Rule(text, "swallow"))
 
+    def cut_at(self, text: bytes) -> Rule:
+        """From now on, connections are reset when such a request comes, before it is passed on; `hits` counts them."""
+        return self._add(Rule(text, "cut"))
+
     def lift_all(self) -> None:
         """Lift every rule there ever was; connections that were swallowed are reset."""
         for rule in self._rules:
@@ -131,6 +136,8 @@ class Proxy:
                 self._apply_rules(link, data)
                 if link.rule and link.rule.action == "swallow":
                     continue
+                if link.rule and link.rule.action == "cut":
+                    break
                 if link.rule and link.rule.action == "hold_requests":
                     await link.rule.lifted.wait()
                 link.server.write(data)
@@ -154,4 +161,5 @@ class Proxy:
         for rule in self._rules:
             if rule.text in data and not rule.lifted.is_set():
                 link.rule = rule
+                rule.hits += 1
                 rule.met.set()

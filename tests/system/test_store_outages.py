@@ -149,6 +149,27 @@ async def test_dropped_connections_leave_cancels_and_offers_working(fragile: Fra
     await fragile.audit()
 
 
+async def test_the_next_start_never_overtakes_the_release_of_the_slot(fragile: Fragile) -> None:
+    """The end of a job cannot be written while the next offer comes in: by the log, too, a slot holds one attempt."""
+    ending = await fragile.submit("slow", {"steps": 1, "step_s": 1})
+    await fragile.wait_for(ending, "prompt.encoded")
+    offers = fragile.proxy.hold_replies(b"GROUP\r\n$3\r\ngpu")  # the worker's reads of its work stream
+    await asyncio.wait_for(offers.met.wait(), 20)
+    following = await fragile.submit("noop")
+    await fragile.wait_for(following, "job.assigned")
+    lost = fragile.proxy.cut_at(b"hr_emit")
+    await asyncio.wait_for(lost.met.wait(), 20)
+
+    offers.lift()
+    await asyncio.wait_for(offers.answered.wait(), 20)
+    seen = lost.hits
+    await eventually(lambda: lost.hits > seen + 1, "the end was tried again, and again in vain")
+    lost.lift()
+
+    assert await fragile.wait_for_ends() == ["job.completed", "job.completed"]
+    await fragile.audit()
+
+
 async def test_a_limit_on_clients_loses_no_job(fragile: Fragile) -> None:
     """Field case 126: one connection more and no further; jobs wait at worst."""
     connected = int((await fragile.store.client.info("clients"))["connected_clients"])
