@@ -126,7 +126,9 @@ async def test_a_running_job_is_cancelled(store: Store, tmp_path: Path, tell: bo
         cancelled = await own.stage.saw("job.cancelled", job_id)
         assert isinstance(cancelled, ev.JobCancelled)
         assert cancelled.how == "cooperative"
-        assert (await own.stage.state(job_id)).status is JobStatus.CANCELLED
+        state = await own.stage.state(job_id)
+        assert state.status is JobStatus.CANCELLED
+        assert (state.done_ms or 0) - (state.cancel_requested_ms or 0) < 5_000
 
 
 async def test_a_job_that_does_not_listen_is_killed(store: Store, tmp_path: Path) -> None:
