@@ -44,7 +44,10 @@ class Schedule:
 
 def parse_delays(text: str) -> tuple[float, ...]:
     """Read `0,5,300` as delays in seconds. Raises ValueError with what is wrong."""
-    delays = tuple(float(part) for part in text.split(",") if part.strip())
+    try:
+        delays = tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        delays = ()
     if not delays or any(not 0 <= delay <= 604_800 for delay in delays):
         raise ValueError("give one delay or more in seconds, each between 0 and 604800, separated by commas")
     return delays

@@ -9,14 +9,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 
 from contracts.errors import ConfigError
+from contracts.ids import is_pool_name
 from contracts.retry import WEBHOOK_DELAYS_S, parse_delays
 
 PREFIX = "HEADRACE_"
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+# An empty file, or a word somebody can guess, is no secret; ingest reads keys of up to 256 characters.
+_ADMIN_KEY = re.compile(r"[\x21-\x7e]{16,256}")
+_PUBLIC_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
 def parse_seconds(value: object) -> object:
@@ -27,6 +40,19 @@ def parse_seconds(value: object) -> object:
     """
     if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
         return float(match[1]) * _UNITS[match[2]]
+    return value
+
+
+def _pool_name(value: str) -> str:
+    # It becomes part of keys and of a folder's name.
+    if not is_pool_name(value):
+        raise ValueError("a pool's name is 1 to 32 of a-z, 0-9 and -, and starts with a letter")
+    return value
+
+
+def _public_url(value: str) -> str:
+    if value and not _PUBLIC_URL.fullmatch(value):
+        raise ValueError("write what links begin with, such as https://headrace.example, or leave it out")
     return value
 
 
@@ -87,7 +113,7 @@ class WorkerSettings(Group):
     term_grace_s: Seconds = 0.5
     scratch_bytes: Bytes = 1 << 30
     result_bytes: Bytes = 65_536
-    pool: str = "default"
+    pool: Annotated[str, AfterValidator(_pool_name)] = "default"
 
 
 class SchedulerSettings(Group):
@@ -134,6 +160,13 @@ class AdminSettings(Group):
 
     key: SecretStr | None = None
 
+    @field_validator("key")
+    @classmethod
+    def _key(cls, key: SecretStr | None) -> SecretStr | None:
+        if key is not None and not _ADMIN_KEY.fullmatch(key.get_secret_value()):
+            raise ValueError("an admin key has 16 to 256 printable characters and no space")
+        return key
+
 
 class ClientSettings(Group):
     """The command line as a client."""
@@ -166,7 +199,7 @@ class Settings(Group):
     log: LogSettings = LogSettings()
     data_dir: Path = Path(".headrace")
     pipelines: Path = Path("pipelines/pipelines.toml")
-    public_url: str = ""
+    public_url: Annotated[str, AfterValidator(_public_url)] = ""
 
 
 def load_settings(environ: Mapping[str, str]) -> Settings:
@@ -213,4 +246,6 @@ def _fault(detail: dict[str, object]) -> str:
     name = PREFIX + path.upper()
     if detail["type"] == "extra_forbidden":
         return f"{name}: there is no such setting; see contracts/settings.py for the names"
-    return f"{name}: {detail['msg']}"
+    if detail["type"] == "model_type":
+        return f"{name}: is a group; set one of its names, {name}__..."
+    return f"{name}: {str(detail['msg']).removeprefix('Value error, ')}"

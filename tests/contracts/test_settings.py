@@ -1,0 +1,62 @@
+"""Settings: a value that could only do harm later is refused at start, with its name and what to write."""
+
+import pytest
+
+from contracts.errors import ConfigError
+from contracts.settings import load_settings
+
+ADMIN_KEY = "HEADRACE_ADMIN__KEY"
+POOL = "HEADRACE_WORKER__POOL"
+PUBLIC_URL = "HEADRACE_PUBLIC_URL"
+SCHEDULE = "HEADRACE_WEBHOOK__SCHEDULE"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hint"),
+    [
+        (POOL, "../x", "name"),  # it is part of keys and of a folder's name
+        (POOL, "a}:log", "name"),
+        (POOL, "_sys", "name"),
+        (POOL, "", "name"),
+        (ADMIN_KEY, "", "16 to 256"),  # an empty secret file locks everybody out, a short key lets everybody in
+        (ADMIN_KEY, "short", "16 to 256"),
+        (ADMIN_KEY, "k" * 257, "16 to 256"),
+        (ADMIN_KEY, "two words are not one key", "16 to 256"),
+        (PUBLIC_URL, "javascript:alert(1)", "https://"),
+        (PUBLIC_URL, "headrace.example", "https://"),
+        (PUBLIC_URL, "https://", "https://"),
+        (PUBLIC_URL, "https://headrace.example/?a=b", "https://"),
+        (PUBLIC_URL, "https://user:secret@headrace.example", "https://"),
+        (SCHEDULE, "0,soon", "in seconds"),
+        ("HEADRACE_WORKER", "3", "HEADRACE_WORKER__"),
+        ("HEADRACE_INGEST__PORT", "eighty", "integer"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, value: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({name: value})
+
+    fault = str(caught.value)
+    assert fault.startswith(f"{name}: ")
+    assert hint in fault.removeprefix(name)
+
+
+def test_a_fault_never_tells_the_secret() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings({ADMIN_KEY: "my secret", "HEADRACE_CLIENT__KEY": "x" * 8, "HEADRACE_INGEST__PORT": "x"})
+
+    assert "my secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (POOL, "gpu-large"),
+        (ADMIN_KEY, "sk_live_0123456789abcdef"),
+        (PUBLIC_URL, "https://headrace.example/api/"),
+        (PUBLIC_URL, "http://[::1]:8080"),
+        (PUBLIC_URL, ""),
+    ],
+)
+def test_what_makes_sense_is_taken(name: str, value: str) -> None:
+    load_settings({name: value})
