@@ -42,7 +42,9 @@ class Check:
 
 
 def doctor(
-    data_dir: Annotated[Path | None, typer.Option(help="The data directory to look at. [default: ./.headrace]")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="The data directory to look at.", show_default="./.headrace")
+    ] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Check store, persistence, eviction, devices, disk and clock; exit code 1 when a check failed."""

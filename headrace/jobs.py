@@ -36,7 +36,7 @@ _WATCH_LIMIT_S = 3600.0
 def submit(
     prompt: Annotated[str, typer.Argument(help="What to make.")],
     model: Annotated[str, typer.Option(help="Name of the model, name@version for a certain one.")] = _DEFAULT_MODEL,
-    user_id: Annotated[str | None, typer.Option(help="Your end user. [default: the name of this user]")] = None,
+    user_id: Annotated[str | None, typer.Option(help="Your end user.", show_default="the name of this user")] = None,
     inputs: Annotated[
         list[str] | None, typer.Option("--input", "-i", help="NAME=VALUE for the model; VALUE is JSON or text.")
     ] = None,

@@ -18,7 +18,7 @@ DEFAULT_SCOPES = ("jobs:read", "jobs:write", "models:read", "events:read")
 def create(
     tenant_id: Tenant,
     scopes: Annotated[
-        list[str] | None, typer.Option("--scope", help="What it may do; repeatable. [default: all about jobs]")
+        list[str] | None, typer.Option("--scope", help="What it may do; repeatable.", show_default="all about jobs")
     ] = None,
     reason: Annotated[str, typer.Option(help="Why; it goes into the log.")] = "",
     output: Output = Format.TABLE,

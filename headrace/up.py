@@ -31,13 +31,15 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def up(
     port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Where to listen; 0 takes any. [default: 8080]")
+        int | None, typer.Option(min=0, max=65535, help="Where to listen; 0 takes any.", show_default="8080")
     ] = None,
-    data_dir: Annotated[Path | None, typer.Option(help="Where all state lies. [default: ./.headrace]")] = None,
-    pipelines: Annotated[Path | None, typer.Option(help="The models to serve, a pipelines.toml.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Where all state lies.", show_default="./.headrace")] = None,
+    pipelines: Annotated[
+        Path | None, typer.Option(help="The models to serve.", show_default="pipelines/pipelines.toml")
+    ] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Worker supervisors on this host.")] = 1,
     devices: Annotated[
-        str | None, typer.Option(help="For each supervisor: cpu*2, sim:24GiB*4. [default: found]")
+        str | None, typer.Option(help="For each supervisor: cpu*2, sim:24GiB*4.", show_default="those found")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when ready.")] = False,
 ) -> None:
@@ -57,7 +59,10 @@ def read_wishes(settings: Settings, *, port: int | None, data_dir: Path | None, 
         data_dir=Path(os.path.abspath((data_dir or settings.data_dir).expanduser())),
         host=settings.ingest.host,
         port=settings.ingest.port if port is None else port,
-        pipelines=_find_pipelines((pipelines or settings.pipelines).expanduser(), pipelines is None),
+        pipelines=_find_pipelines(
+            (pipelines or settings.pipelines).expanduser(),
+            is_default=pipelines is None and "pipelines" not in settings.model_fields_set,
+        ),
     )
 
 
@@ -147,7 +152,7 @@ def welcome(url: str, api_key: str) -> str:
     )
 
 
-def _find_pipelines(wanted: Path, is_default: bool) -> Path:
+def _find_pipelines(wanted: Path, *, is_default: bool) -> Path:
     """The file that was named; the default may also be the one that ships with us."""
     shipped = Path(headrace.__file__).resolve().parents[1] / "pipelines" / "pipelines.toml"
     if is_default and not wanted.exists() and shipped.exists():

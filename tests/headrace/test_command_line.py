@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
+import typer.main
+from rich.text import Text
 
+from headrace.cli import app
 from tests.headrace.up_process import PATIENCE_S, Up, plain_environment, start_up
 
 
@@ -160,3 +164,21 @@ def _patch_tenant(up: Up, tenant_id: str, change: dict[str, Any]) -> int:
     request = urllib.request.Request(url, json.dumps(change).encode(), headers, method="PATCH")
     with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
         return int(response.status)
+
+
+def _commands(group: click.Command, words: str = "headrace") -> Iterator[tuple[str, click.Command]]:
+    yield words, group
+    for name, command in getattr(group, "commands", {}).items():
+        yield from _commands(command, f"{words} {name}")
+
+
+def test_no_part_of_a_help_text_is_taken_for_markup() -> None:
+    """`[default: 8080]` inside a help text is printed as nothing; defaults are told by `show_default`."""
+    texts = [
+        (words, str(text))
+        for words, command in _commands(typer.main.get_command(app))
+        for text in (command.help, *(getattr(parameter, "help", "") for parameter in command.params))
+    ]
+
+    assert len(texts) > 50
+    assert [(words, text) for words, text in texts if Text.from_markup(text).plain != text] == []

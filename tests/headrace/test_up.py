@@ -15,6 +15,9 @@ from typing import Any
 
 import pytest
 
+from contracts.errors import ConfigError
+from contracts.settings import load_settings
+from headrace.up import read_wishes
 from tests.headrace.store_server.processes import alive, wait_for, wait_gone
 from tests.headrace.up_process import PATIENCE_S, Up, launch_up, log_of, plain_environment, start_up
 
@@ -189,6 +192,16 @@ def test_all_faults_of_the_configuration_are_told_at_once(tmp_path: Path) -> Non
     told = log_of(tmp_path / "state")
     assert "HEADRACE_WORKER__LEASE_S" in told
     assert "HEADRACE_NO_SUCH" in told
+
+
+@pytest.mark.parametrize("by_flag", [True, False])
+def test_a_pipelines_file_that_was_named_and_is_not_there_is_a_fault(by_flag: bool, tmp_path: Path) -> None:
+    """Serving the models that ship with us instead would hide the misspelt name."""
+    missing = tmp_path / "mine.toml"
+    settings = load_settings({} if by_flag else {"HEADRACE_PIPELINES": str(missing)})
+
+    with pytest.raises(ConfigError, match=r"mine\.toml is not there"):
+        read_wishes(settings, port=0, data_dir=tmp_path, pipelines=missing if by_flag else None)
 
 
 def test_a_store_of_ones_own_is_used_and_none_is_started(
