@@ -56,21 +56,7 @@ TRANSITIONS: Final[Mapping[tuple[JobStatus | None, str], JobStatus]] = {
     (S.IN_PROGRESS, "job.completed"): S.COMPLETED,
     (S.IN_PROGRESS, "job.cancelled"): S.CANCELLED,
     # a milestone of the author changes nothing but the log
-    **{
-        (S.IN_PROGRESS, milestone): S.IN_PROGRESS
-        for milestone in (
-            "model.load_started",
-            "model.load_completed",
-            "prompt.encoded",
-            "latents.decoded",
-            "frame.rendered",
-            "preview.available",
-            "thumbnail.ready",
-            "artifact.upload_started",
-            "artifact.uploaded",
-            "milestone.reached",
-        )
-    },
+    **{(S.IN_PROGRESS, milestone): S.IN_PROGRESS for milestone in sorted(ev.MILESTONES)},
     # terminal: left only by a new run
     (S.FAILED, "job.dead_lettered"): S.FAILED,
     **{(ended, "job.retried"): S.QUEUED for ended in (S.FAILED, S.CANCELLED, S.EXPIRED)},

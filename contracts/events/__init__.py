@@ -63,6 +63,7 @@ from contracts.events.workers import (
 __all__ = [
     "CATALOGUE",
     "DEFAULT_WEBHOOK_EVENTS",
+    "MILESTONES",
     "WEBHOOK_EVENTS",
     "ArtifactRef",
     "ArtifactUploadStarted",
@@ -126,22 +127,8 @@ def _subclasses(root: type[Event]) -> list[type[Event]]:
 CATALOGUE: dict[str, type[Event]] = {model.TYPE: model for model in _subclasses(Event)}
 
 DEFAULT_WEBHOOK_EVENTS = ("job.started", "job.cancelled", "job.completed", "job.failed", "job.expired")
-WEBHOOK_EVENTS = frozenset(
+MILESTONES = frozenset(
     {
-        "job.created",
-        "job.scheduled",
-        "job.queued",
-        "job.assigned",
-        "job.started",
-        "job.progress",
-        "job.attempt_failed",
-        "job.retried",
-        "job.cancel_requested",
-        "job.cancelled",
-        "job.completed",
-        "job.failed",
-        "job.expired",
-        "job.dead_lettered",
         "model.load_started",
         "model.load_completed",
         "prompt.encoded",
@@ -153,4 +140,20 @@ WEBHOOK_EVENTS = frozenset(
         "artifact.uploaded",
         "milestone.reached",
     }
-)
+)  # they change nothing but the log
+WEBHOOK_EVENTS = MILESTONES | {
+    "job.created",
+    "job.scheduled",
+    "job.queued",
+    "job.assigned",
+    "job.started",
+    "job.progress",
+    "job.attempt_failed",
+    "job.retried",
+    "job.cancel_requested",
+    "job.cancelled",
+    "job.completed",
+    "job.failed",
+    "job.expired",
+    "job.dead_lettered",
+}
