@@ -32,7 +32,10 @@ def make_app(
     app[ROUTES] = tuple(routes)
     expect = _expecting(edge, max_body_bytes)
     for route in routes:
-        app.router.add_route(route.method, route.path, _guarded(route, authenticate), expect_handler=expect)
+        handler = _guarded(route, authenticate)
+        # HEAD comes with GET (RFC 9110): `curl -I` of a result and health checks of proxies use it.
+        for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
+            app.router.add_route(method, route.path, handler, expect_handler=expect)
     return app
 
 
