@@ -169,7 +169,8 @@ def write_pipelines(folder: Path) -> Path:
 
 def settings_for(store_url: str, folder: Path, **groups: dict[str, object]) -> Settings:
     """Return settings for a service below `folder`."""
-    ingest = {"port": 0, **groups.pop("ingest", {})}
+    # A loaded machine may need longer than a caller waits; what happens after that is for the tests about it.
+    ingest = {"port": 0, "store_timeout_s": 15, **groups.pop("ingest", {})}
     return Settings.model_validate(
         {
             "redis": {"url": store_url},

@@ -117,25 +117,19 @@ async def test_five_hundred_slow_senders_do_not_slow_the_others(
 ) -> None:
     """Field case 1: 500 connections with a byte now and then, in the head and in the body."""
     server = edge_server(grace_s=2, head_timeout_s=2)
-    async with connect(server.port) as raw:
-        await raw.send(ORDINARY)
-        await raw.answer()
+    quiet_s = [await _time_to_answer(connect, server.port) for _ in range(10)]
     before = server.rss_bytes()
 
     head_drips = [asyncio.create_task(_drip(connect, server.port, b"POST /echo HTTP/1.1\r\nX: ")) for _ in range(250)]
     body_drips = [asyncio.create_task(_drip(connect, server.port, post(b"Content-Length: 1000"))) for _ in range(250)]
     answers_s = []
     while not all(task.done() for task in head_drips + body_drips):
-        started_s = time.monotonic()
-        async with connect(server.port) as raw:
-            await raw.send(ORDINARY)
-            assert (await raw.answer())[0] == 200
-        answers_s.append(time.monotonic() - started_s)
+        answers_s.append(await _time_to_answer(connect, server.port))
 
     statuses = [task.result() for task in head_drips + body_drips]
     assert set(statuses) <= {408, RESET}
     assert statuses.count(408) > 400
-    assert statistics.median(answers_s) < 0.2
+    assert statistics.median(answers_s) < max(0.2, 20 * statistics.median(quiet_s))  # the machine may be busy, too
     assert server.rss_bytes() - before < 50 * MIB
 
 
@@ -209,6 +203,14 @@ async def _send_chunks(raw: Any, total_bytes: int) -> None:
         if raw.writer.is_closing():
             return
         await raw.send(part)
+
+
+async def _time_to_answer(connect: Callable[..., Any], port: int) -> float:
+    started_s = time.monotonic()
+    async with connect(port) as raw:
+        await raw.send(ORDINARY)
+        assert (await raw.answer())[0] == 200
+    return time.monotonic() - started_s
 
 
 RESET = 0  # the answer was overtaken by the end of the connection, which a client may see as well

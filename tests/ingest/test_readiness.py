@@ -137,7 +137,7 @@ async def test_a_store_that_is_away_answers_503_in_time_and_nothing_comes_of_it_
 ) -> None:
     """Field case 119: the store hangs; the caller hears within two seconds, and no job appears afterwards."""
     key = {"Idempotency-Key": "order-17"}
-    async with running_api(settings_for(own_server.url, tmp_path)) as api:
+    async with running_api(settings_for(own_server.url, tmp_path, ingest={"store_timeout_s": 1.5})) as api:
         await api.service.context.readiness.run_once(api.service._probe)
         own_server.send(signal.SIGSTOP)
         loop = asyncio.get_running_loop()
