@@ -6,8 +6,7 @@ import signal
 
 import pytest
 
-from tests.harness import Stack
-from tests.system.conftest import Fragile
+from tests.harness import Fragile, Stack
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

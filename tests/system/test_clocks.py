@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from contracts.positions import entry_ms
-from tests.harness import Stack
+from tests.harness import Fragile, Stack
 from tests.notifier.receiver import Receiver, answer
-from tests.system.conftest import Fragile
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

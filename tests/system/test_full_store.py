@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.harness import Stack, eventually
-from tests.system.conftest import Fragile
+from tests.harness import Fragile, Stack, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,10 +6,10 @@ import signal
 import pytest
 
 from contracts.positions import entry_ms
-from tests.harness import Stack, eventually
-from tests.harness.stack import LEASE_S
+from tests.harness import Fragile, Stack, eventually
+from tests.harness.up import LEASE_S
 from tests.notifier.receiver import Receiver, after, answer
-from tests.system.conftest import Fragile, Starter
+from tests.system.conftest import Starter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

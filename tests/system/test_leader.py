@@ -6,8 +6,7 @@ import signal
 import pytest
 
 from contracts.store import keys
-from tests.harness import Stack, eventually
-from tests.system.conftest import Fragile
+from tests.harness import Fragile, Stack, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -7,9 +7,9 @@ import pytest
 
 from contracts.positions import entry_ms
 from contracts.store import keys
-from tests.harness import Stack
-from tests.harness.stack import LEASE_S
-from tests.system.conftest import Fragile, Starter
+from tests.harness import Fragile, Stack
+from tests.harness.up import LEASE_S
+from tests.system.conftest import Starter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

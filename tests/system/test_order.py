@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.harness import Stack
-from tests.system.conftest import Fragile, Starter
+from tests.harness import Fragile, Stack
+from tests.system.conftest import Starter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

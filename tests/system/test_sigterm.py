@@ -5,9 +5,9 @@ import signal
 
 import pytest
 
-from tests.harness import Stack, eventually
+from tests.harness import Fragile, Stack, eventually
 from tests.notifier.receiver import Receiver, after, answer
-from tests.system.conftest import Fragile, Starter
+from tests.system.conftest import Starter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 
 from contracts.positions import entry_ms
-from tests.harness import eventually
-from tests.harness.stack import LEASE_S
+from tests.harness import Fragile, eventually
+from tests.harness.up import LEASE_S
 from tests.notifier.receiver import Receiver, answer
 from tests.servers import Server
-from tests.system.conftest import Fragile, Starter
+from tests.system.conftest import Starter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
