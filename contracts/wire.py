@@ -7,6 +7,7 @@ Fields of an entry: `t` type (with `/2` and so on from version 2), `j` subject (
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 from pydantic import ValidationError
@@ -71,22 +72,28 @@ def wire_type(event: Event) -> str:
     return event.TYPE if event.VERSION == 1 else f"{event.TYPE}/{event.VERSION}"
 
 
+# The fields of an entry, as a caller may hold them: texts, or bytes as the store returns them.
+_NAMES = ("t", "j", "d", "n", "f", "p", "h")
+_RAW_NAMES = tuple(name.encode() for name in _NAMES)
+
+
 def decode(position: str, fields: Mapping[str, str] | Mapping[bytes, bytes]) -> Entry:
     """Read one stream entry. Raises Corrupt when a field is missing or not of its kind."""
-    raw = {_text(name): value for name, value in fields.items()}
+    raw: Mapping[Any, str | bytes] = fields
+    kind, subject, data, sequence, fence, previous, hooked = _RAW_NAMES if b"t" in raw else _NAMES
     try:
-        event_type, _, version = _text(raw["t"]).partition("/")
-        data = raw["d"]
+        event_type, _, version = _text(raw[kind]).partition("/")
+        content = raw[data]
         return Entry(
             position=position,
             type=event_type,
             version=int(version or 1),
-            subject=_text(raw["j"]),
-            data=data if isinstance(data, bytes) else data.encode(),
-            sequence=int(raw.get("n", 0)),
-            fence=int(raw.get("f", 0)),
-            previous=_text(raw.get("p", "")),
-            hooked="h" in raw,
+            subject=_text(raw[subject]),
+            data=content if isinstance(content, bytes) else content.encode(),
+            sequence=int(raw.get(sequence, 0)),
+            fence=int(raw.get(fence, 0)),
+            previous=_text(raw.get(previous, "")),
+            hooked=hooked in raw,
         )
     except (KeyError, ValueError, UnicodeDecodeError) as error:
         raise Corrupt(position, f"the entry cannot be read: {error!r}") from error
