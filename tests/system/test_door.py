@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from tests.harness import Answer, eventually
+from tests.harness import Answer
 from tests.system.conftest import Starter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -45,26 +45,3 @@ async def test_a_flood_is_refused_in_time_and_leaves_no_trace(start_stack: Start
     ids = [answer.json["id"] for answer in greedy if answer.status == 201]
     await asyncio.gather(*(stack.cancel(job) for job in ids))
     assert (await post(stack.key)).status == 201  # room again
-
-
-async def test_a_job_that_is_not_there_has_no_status(start_stack: Starter) -> None:
-    """Field case 4: an unknown id and another tenant's look alike; a forgotten one is never called finished."""
-    stack = await start_stack(settings={"HEADRACE_RETENTION__COMPLETED_S": "0"})
-    done = await stack.submit("noop")
-    foreign = (await stack.post_job("noop", key=await stack.make_tenant(), runAt=stack.later(3600))).json["id"]
-    await stack.wait_for_ends(done)
-    unknown = done[:10] + "0" * 10 + done[20:]
-
-    async def forgotten() -> Answer | None:
-        answer = await stack.request("GET", f"/v1/jobs/{done}")
-        return answer if answer.status in (404, 410) else None
-
-    gone = await eventually(forgotten, "the job is forgotten")
-    answers = [await stack.request("GET", f"/v1/jobs/{job}") for job in (unknown, foreign)]
-
-    assert [answer.status for answer in answers] == [404, 404]
-    bodies = [{**answer.json, "requestId": "", "instance": ""} for answer in answers]
-    assert bodies[0] == bodies[1]
-    assert "status" not in gone.json or gone.json["status"] in (404, 410)
-    listed = (await stack.request("GET", "/v1/jobs")).json["data"]
-    assert done not in [job["id"] for job in listed]

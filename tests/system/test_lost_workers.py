@@ -72,10 +72,10 @@ async def test_a_write_that_was_on_its_way_when_its_worker_froze_is_refused(frag
 
 
 async def test_a_healthy_worker_keeps_long_jobs_whatever_they_do_to_their_process(fragile: Fragile) -> None:
-    """Field cases 35, 40, 43 and 46: four leases of sleep in C with the interpreter lock held, of ordinary work, and a
+    """Field cases 35, 40, 43 and 46: three leases of sleep in C with the interpreter lock held, of ordinary work, and a
     delayed job due after as long: one start each, and no lease is lost.
     """
-    held = await fragile.submit("hang_gil", {"seconds": 4})
+    held = await fragile.submit("hang_gil", {"seconds": 3})
     long = await fragile.submit("slow", {"steps": 80, "step_s": 0.05})
     delayed = await fragile.submit("noop", runAt=fragile.later(4))
 

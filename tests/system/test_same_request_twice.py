@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.harness import Proxy, Stack, eventually
+from tests.harness import Answer, Proxy, Stack, eventually
 from tests.system.conftest import Starter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -35,7 +35,10 @@ async def test_an_answer_that_was_cut_off_is_found_again_by_key_and_by_reference
 
 
 async def test_a_key_names_one_job_for_as_long_as_it_is_kept(start_stack: Starter) -> None:
-    """Field case 9: while queued, after success, after failure, with another body, and after the job is forgotten."""
+    """Field case 9: while queued, after success, after failure, with another body, and after the job is forgotten.
+
+    Field case 4: a forgotten job is never called finished; an unknown id and another tenant's look alike.
+    """
     stack = await start_stack(settings={"HEADRACE_RETENTION__COMPLETED_S": "0", "HEADRACE_RETENTION__FAILED_S": "3600"})
     blocker = await stack.submit("slow", {"steps": 20, "step_s": 0.05})
     await stack.wait_for(blocker, "job.started")
@@ -48,17 +51,27 @@ async def test_a_key_names_one_job_for_as_long_as_it_is_kept(start_stack: Starte
     await stack.wait_for_ends()
     failed = await stack.post_job("fails", again="b", policy={"maxAttempts": 1})
 
-    async def forgotten() -> bool:
-        return (await stack.request("GET", f"/v1/jobs/{first.json['id']}")).status in (404, 410)
+    async def shown(job_id: str) -> Answer:
+        return await stack.request("GET", f"/v1/jobs/{job_id}")
 
-    await eventually(forgotten, "the completed job is forgotten")
+    async def forgotten() -> Answer | None:
+        answer = await shown(first.json["id"])
+        return answer if answer.status in (404, 410) else None
+
+    gone = await eventually(forgotten, "the completed job is forgotten")
+    foreign = (await stack.post_job("noop", key=await stack.make_tenant(), runAt=stack.later(3600))).json["id"]
+    others = [await shown(foreign[:10] + "0" * 10 + foreign[20:]), await shown(foreign)]
     late = await stack.post_job("noop", again="a")
 
     assert [answer.status for answer in (first, queued, failed, late)] == [201, 200, 200, 200]
     assert queued.json["id"] == late.json["id"] == first.json["id"]
     assert (failed.json["id"], failed.json["status"]) == (failing.json["id"], "failed")
     assert (other_body.status, other_body.json["code"]) == (422, "idempotency_mismatch")
-    assert len([entry for entry in stack.log.entries if entry.type == "job.created"]) == 3
+    assert gone.json["status"] == gone.status
+    bodies = [{**answer.json, "requestId": "", "instance": ""} for answer in others]
+    assert [answer.status for answer in others] == [404, 404]
+    assert bodies[0] == bodies[1]
+    assert len([entry for entry in stack.log.entries if entry.type == "job.created"]) == 4
 
 
 async def test_two_tenants_with_one_key_have_two_jobs(stack: Stack) -> None:

@@ -57,7 +57,7 @@ async def test_every_service_resumes_after_each_of_several_restarts_of_the_store
         return (await fragile.request("GET", "/readyz")).status == 503
 
     async with Receiver([answer(200)]) as receiver:
-        for round_number in range(1, 4):
+        for round_number in range(1, 3):
             if round_number % 2:
                 job = await fragile.submit("slow", {"steps": 20, "step_s": 0.05})
                 await fragile.wait_for(job, "job.started")
