@@ -10,9 +10,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def fill(stack: Stack) -> None:
-    """Lower the limit to what is used now, so that the next write that may be refused is refused."""
+    """Lower the limit to less than what is used now, so that every write that may be refused is refused."""
     used = int((await stack.store.client.info("memory"))["used_memory"])
-    await stack.store.client.config_set("maxmemory", used)
+    await stack.store.client.config_set("maxmemory", used * 9 // 10)
 
 
 async def test_running_jobs_settle_in_a_full_store_and_new_ones_are_refused(fragile: Fragile) -> None:
