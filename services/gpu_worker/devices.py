@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB|TiB|)")
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 MAX_DEVICES = 64
 MAX_ORDINALS = 256
+DYING_S, POLL_S = 3.0, 0.02
 MIN_SIM_BYTES = 16 << 20  # an interpreter with a model of nothing needs some
 
 
@@ -113,20 +115,46 @@ def _number_devices(specs: tuple[DeviceSpec, ...], locks: dict[str, tuple[int, i
 
 def _lowest_free(stem: str, lock_dir: Path) -> tuple[int, int]:
     for ordinal in range(MAX_ORDINALS):
-        fd = _try_lock(lock_dir / f"{stem}-{ordinal}.lock")
+        fd = _lock(lock_dir / f"{stem}-{ordinal}.lock")
         if fd is not None:
             return ordinal, fd
     raise DeviceError(f"all {MAX_ORDINALS} ordinals of {stem} in {lock_dir} are locked")
 
 
-def _try_lock(path: Path) -> int | None:
+def _lock(path: Path) -> int | None:
+    """Take a lock and write our pid into it; None if it is taken.
+
+    If its last owner is dead, children of that supervisor still hold it and are about to die: their name is worth a
+    short wait, as whoever has it may take over at once.
+    """
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except PermissionError:  # another user's
         return None
+    ends_s = time.monotonic() + DYING_S
+    while not _try_lock(fd):
+        if _owner_lives(fd) or time.monotonic() > ends_s:
+            os.close(fd)
+            return None
+        time.sleep(POLL_S)
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, str(os.getpid()).encode(), 0)
+    return fd
+
+
+def _try_lock(fd: int) -> bool:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(fd)
-        return None
-    return fd
+        return False
+    return True
+
+
+def _owner_lives(fd: int) -> bool:
+    try:
+        os.kill(int(os.pread(fd, 20, 0) or b"0"), 0)
+    except (ProcessLookupError, ValueError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -36,7 +36,7 @@ class Supervisor:
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         """Work until `stop`; `hurry` ends the drain early. Returns whether all was settled. Raises DeviceError."""
         config = self._config
-        devices = claim_devices(config.devices, config.host.name, config.host.lock_dir)
+        devices = await asyncio.to_thread(claim_devices, config.devices, config.host.name, config.host.lock_dir)
         self._sweep(devices)
         slots = [Slot(device, config.bounds, self._environment) for device in devices]
         try:

@@ -51,6 +51,19 @@ def test_two_supervisors_never_use_one_name_and_a_name_is_free_when_its_lock_is(
     assert third[0].lock_inode == (tmp_path / "cpu-box-0.lock").stat().st_ino
 
 
+def test_the_name_of_a_dead_supervisor_is_worth_a_wait_for_its_dying_children(tmp_path: Path) -> None:
+    """A successor that came too early would get another name, and the lease of the dead one would have to run out."""
+    source = (
+        "import subprocess, sys\nfrom pathlib import Path\n"
+        "from services.gpu_worker.devices import claim_devices, parse_devices\n"
+        "device, = claim_devices(parse_devices('cpu', 1 << 30), 'box', Path(sys.argv[1]))\n"
+        "subprocess.Popen(['sleep', '0.5'], pass_fds=[device.lock_fd])\n"
+    )
+    subprocess.run([sys.executable, "-c", source, str(tmp_path)], check=True, cwd=Path(__file__).parents[2])
+    (device,) = claim_devices(parse_devices("cpu", GIB), "box", tmp_path)
+    assert device.name == "cpu-box-0-0"
+
+
 def test_a_child_that_holds_the_lock_keeps_the_name_taken(tmp_path: Path) -> None:
     device, *_ = claim_devices(parse_devices("cpu", GIB), "box", tmp_path)
     command = [sys.executable, "-c", "input()"]
