@@ -10,7 +10,7 @@ import typer
 
 from contracts.errors import ConfigError, HeadraceError, Unavailable
 from headrace.client import Client, Problem, Unreachable
-from headrace.connection import NoKey, find_connection
+from headrace.connection import BadAddress, NoKey, find_connection
 from headrace.exits import Exit, exit_for_status
 from headrace.output import Format, note, show_problem
 
@@ -44,11 +44,14 @@ def call(
     except NoKey as fault:
         note(f"error: {fault}")
         raise typer.Exit(Exit.AUTH) from None
+    except BadAddress as fault:
+        note(f"error: {fault}")
+        raise typer.Exit(Exit.USAGE) from None
     except Unreachable as fault:
         note(f"error: cannot reach {fault}; is `headrace up` running?")
         raise typer.Exit(Exit.UNAVAILABLE) from None
     except TimeoutError:
-        note("error: the time is over")
+        note("error: the job has not ended and goes on; `headrace jobs watch` follows it, longer with --timeout-s")
         raise typer.Exit(Exit.UNAVAILABLE) from None
 
 

@@ -4,16 +4,23 @@ Each value is looked up on its own, so `--url` may be combined with a key from t
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 LOCAL_KEYS = Path(".headrace") / "keys.json"
+_URL = re.compile(r"https?://[\x21-\x7e]+", re.IGNORECASE)
+_KEY = re.compile(r"[\x21-\x7e]+")
 
 
 class NoKey(Exception):
     """No key was given; the text says where one can be put."""
+
+
+class BadAddress(Exception):
+    """What was given as an address is none; the text says how one looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,8 @@ def find_connection(
         key_name: which key of a JSON key file to take, `apiKey` or `adminKey`.
 
     Raises:
-        NoKey: no key anywhere, or the named file cannot be read.
+        NoKey: no key anywhere, or the named file cannot be read or holds something else.
+        BadAddress: the address is no URL of a server.
     """
     named = key_file or (Path(name) if (name := environ.get("HEADRACE_CLIENT__KEY_FILE")) else None)
     known = _read_file(named, key_name) if named else _read_local(local)
@@ -44,8 +52,13 @@ def find_connection(
         raise NoKey(
             f"no key: give --key-file, set HEADRACE_CLIENT__KEY_FILE, or run `headrace up` here (it makes {local})"
         )
+    if not _KEY.fullmatch(known[key_name]):
+        raise NoKey(f"{named or local} holds no key: it is one line without spaces")
     # the address beside the key: a key of one server must not be sent to another
-    return Connection(url or environ.get("HEADRACE_CLIENT__URL") or known.get("url") or DEFAULT_URL, known[key_name])
+    address = url or environ.get("HEADRACE_CLIENT__URL") or known.get("url") or DEFAULT_URL
+    if not _URL.fullmatch(address):
+        raise BadAddress(f"{address!r} is no address of a server: write one like {DEFAULT_URL}")
+    return Connection(address, known[key_name])
 
 
 def _read_file(path: Path, key_name: str) -> dict[str, str]:

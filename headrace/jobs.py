@@ -54,12 +54,14 @@ def submit(
     """Submit a job and print it."""
     job: JsonObject = _read_body(body_file) | {"prompt": prompt, "model": model}
     job["userId"] = user_id or job.get("userId") or _user_name()
-    job["input"] = job.get("input", {}) | dict(_parse_pair(pair) for pair in inputs or [])
+    job["input"] = _input_of(job) | dict(_parse_pair(pair) for pair in inputs or [])
     job |= {"webhookUrl": webhook_url} if webhook_url else {}
     job |= {"priority": priority} if priority else {}
 
+    key = _one_line(idempotency_key)
+
     async def action(client: Client) -> Answer:
-        return await client.submit(job, idempotency_key)
+        return await client.submit(job, key)
 
     created = call(action, url, key_file, output).body
     if watch_it:
@@ -138,6 +140,19 @@ def _user_name() -> str:
         return getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container whose user has no name
         return "cli"
+
+
+def _input_of(body: JsonObject) -> JsonObject:
+    found = body.get("input", {})
+    if not isinstance(found, dict):
+        raise typer.BadParameter("its input is not a JSON object", param_hint="--body")
+    return found
+
+
+def _one_line(text: str | None) -> str | None:
+    if text is not None and not text.isprintable():
+        raise typer.BadParameter("printable characters only, it is sent as a header", param_hint="--idempotency-key")
+    return text
 
 
 def _parse_pair(pair: str) -> tuple[str, object]:

@@ -104,6 +104,11 @@ def test_cancelling_a_finished_job_is_exit_code_5(up: Up) -> None:
         (("jobs", "list", "--limit", "0"), 2),
         (("jobs", "list", "--key-file", "/nowhere"), 4),
         (("jobs", "list", "--url", "http://127.0.0.1:1"), 7),
+        (("jobs", "list", "--url", "ftp://127.0.0.1"), 2),
+        (("jobs", "list", "--url", "127.0.0.1:8080"), 2),
+        (("jobs", "submit", "x", "--input", "no-equals-sign"), 2),
+        (("jobs", "submit", "x", "--idempotency-key", "a\r\nX-Header: b"), 2),
+        (("jobs", "submit", "x", "--body", "/nowhere"), 2),
         (("tenant", "create", "t_default"), 5),
         (("key", "list", "t_absent"), 3),
     ],
@@ -114,6 +119,18 @@ def test_each_kind_of_failure_has_its_exit_code(up: Up, words: tuple[str, ...], 
     assert done.exit_code == exit_code, done.err
     assert done.out == ""
     assert done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("body", ["", "[]", "null", "{", '{"input": null}', '{"input": [1]}', "\udcff"])
+def test_a_body_file_that_is_no_request_is_a_usage_error(up: Up, tmp_path: Path, body: str) -> None:
+    (tmp_path / "body.json").write_text(body, errors="surrogateescape")
+
+    done = headrace(up, "jobs", "submit", "x", "--body", str(tmp_path / "body.json"))
+
+    assert done.exit_code == 2
+    assert "--body" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_wrong_key_is_exit_code_4(up: Up, tmp_path: Path) -> None:

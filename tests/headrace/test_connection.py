@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connection import DEFAULT_URL, NoKey, find_connection
+from headrace.connection import DEFAULT_URL, BadAddress, NoKey, find_connection
 
 
 @pytest.fixture
@@ -55,6 +55,20 @@ def test_a_key_of_another_server_is_not_sent_to_the_local_stack(local: Path, key
 def test_without_a_key_the_error_says_where_one_can_be_put(tmp_path: Path) -> None:
     with pytest.raises(NoKey, match=r"--key-file.*HEADRACE_CLIENT__KEY_FILE.*headrace up"):
         find_connection(None, None, {}, key_name="apiKey", local=tmp_path / "absent")
+
+
+@pytest.mark.parametrize("text", ["sk_one\nsk_two\n", "sk with space", "sk_\u00fc"])
+def test_a_file_that_holds_something_else_is_not_sent_as_a_key(tmp_path: Path, text: str) -> None:
+    (tmp_path / "key").write_text(text, encoding="utf-8")
+
+    with pytest.raises(NoKey, match="one line"):
+        find_connection(None, tmp_path / "key", {}, key_name="apiKey")
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "localhost:8080", "http://", "http://a b", "http://x\n"])
+def test_what_is_no_address_is_refused_with_one_that_is(url: str, local: Path) -> None:
+    with pytest.raises(BadAddress, match="http://127"):
+        find_connection(url, None, {}, key_name="apiKey", local=local)
 
 
 def test_a_key_never_shows_in_a_repr(local: Path) -> None:
