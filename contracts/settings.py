@@ -7,7 +7,7 @@ All faults are reported together, unknown `HEADRACE_*` variables among them; a s
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +18,7 @@ from pydantic import (
     SecretStr,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from contracts.errors import ConfigError
@@ -114,6 +115,12 @@ class WorkerSettings(Group):
     scratch_bytes: Bytes = 1 << 30
     result_bytes: Bytes = 65_536
     pool: Annotated[str, AfterValidator(_pool_name)] = "default"
+
+    @model_validator(mode="after")
+    def _beats_within_its_lease(self) -> Self:
+        if self.lease_s < 2 * self.heartbeat_s:  # one late beat, and a healthy worker would be given up
+            raise ValueError("LEASE_S must be at least twice HEARTBEAT_S; raise the one or lower the other")
+        return self
 
 
 class SchedulerSettings(Group):

@@ -60,3 +60,9 @@ def test_a_fault_never_tells_the_secret() -> None:
 )
 def test_what_makes_sense_is_taken(name: str, value: str) -> None:
     load_settings({name: value})
+
+
+def test_a_lease_that_one_late_heartbeat_would_lose_is_refused() -> None:
+    with pytest.raises(ConfigError, match="twice HEARTBEAT_S"):
+        load_settings({"HEADRACE_WORKER__LEASE_S": "1.5", "HEADRACE_WORKER__HEARTBEAT_S": "1"})
+    load_settings({"HEADRACE_WORKER__LEASE_S": "2", "HEADRACE_WORKER__HEARTBEAT_S": "1"})

@@ -184,7 +184,7 @@ async def test_a_worker_that_dies_before_its_first_heartbeat_loses_its_jobs_like
     fragile.signal("gpu_worker", signal.SIGSTOP)
     await fragile.log.wait_for_any("worker.lost")
     for seen in ("job.assigned", "job.started"):
-        doomed = fragile.spawn("gpu_worker", HEADRACE_WORKER__HEARTBEAT_S="600")
+        doomed = fragile.spawn("gpu_worker", HEADRACE_WORKER__HEARTBEAT_S="600", HEADRACE_WORKER__LEASE_S="1200")
         registered = await fragile.log.wait_for_any("worker.registered", pid=doomed.pid)
         await fragile.submit("slow", {"steps": 2, "step_s": 0.05})
         await fragile.log.wait_for_any(seen, workerId=registered.subject)
