@@ -24,6 +24,9 @@ COMMAND_TIMEOUT_S = 5.0
 _ELSEWHERE = (ReadOnlyError, MasterDownError, TryAgainError, ClusterDownError)
 # AttributeError and TypeError: redis-py 8.1 leaks them from a connection that was closed under it (its issue 4287).
 LOST = (ConnectionError, TimeoutError, OSError, AttributeError, TypeError, *_ELSEWHERE)
+# How an error begins that says "not now" and not "not like this". MISCONF: the disk of the store is full or broken, so
+# it takes no write; BUSY: a function of somebody else runs; NOREPLICAS: too few replicas follow.
+PASSING = ("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOREPLICAS", "BUSY ")
 
 
 def command_client(url: str, *, retries: int = 2, connections: int = 32) -> Redis:
@@ -93,6 +96,6 @@ def as_store_error(error: Exception) -> Exception:
         return StoreFull(str(error))
     if isinstance(error, LOST):
         return StoreUnavailable(f"{type(error).__name__}: {error}")
-    if isinstance(error, ResponseError) and str(error).startswith(("LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN")):
+    if isinstance(error, ResponseError) and str(error).startswith(PASSING):
         return StoreUnavailable(str(error))
     return error

@@ -4,12 +4,13 @@ import asyncio
 import signal
 
 import pytest
+from redis.exceptions import ResponseError
 
 from contracts import events as ev
 from contracts import ids
 from contracts.errors import ConfigError, StoreFull, StoreUnavailable
 from contracts.store import Store, Word, keys
-from contracts.store.clients import check_url
+from contracts.store.clients import as_store_error, check_url
 from contracts.store.jobs import Limits
 from contracts.store.log import Poison
 from contracts.store.write import Write
@@ -154,3 +155,23 @@ def test_an_unsupported_mode_is_refused_with_a_clear_text(url: str) -> None:
     """Field case 41: an unsupported mode fails at start, never half works."""
     with pytest.raises(ConfigError, match="HEADRACE_REDIS__URL"):
         check_url(url)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "MISCONF Errors writing to the AOF file: No space left on device",
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+        "NOREPLICAS Not enough good replicas to write.",
+        "BUSY Redis is busy running a script.",
+        "LOADING Redis is loading the dataset in memory",
+    ],
+)
+def test_an_error_that_says_not_now_is_an_outage_and_no_fault_of_the_call(text: str) -> None:
+    assert isinstance(as_store_error(ResponseError(text)), StoreUnavailable)
+
+
+@pytest.mark.parametrize("text", ["BUSYGROUP Consumer Group name already exists", "WRONGTYPE Operation", "ERR unknown"])
+def test_an_error_of_the_call_itself_is_never_taken_for_an_outage(text: str) -> None:
+    """Repeated for ever, it would never succeed."""
+    assert not isinstance(as_store_error(ResponseError(text)), StoreUnavailable)
