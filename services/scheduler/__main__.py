@@ -70,6 +70,7 @@ async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logge
             await pause(failures, stop, random.random())
             continue
         gc.freeze()  # a full collection of a large fold would stall the turns
+        gc.set_threshold(20_000, 20, 50)  # a job makes hundreds of objects and hardly ever a cycle
         await Candidate(store, pool, state, config, log, _keep_apart).run(stop)
 
 
