@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Process:
-    """`python -m services.gpu_worker`."""
+    """`python -m services.gpu_worker`. Leaving its block without having ended it kills it."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -29,6 +29,14 @@ class Process:
 
     async def ends(self) -> int:
         return await asyncio.wait_for(self._process.wait(), PATIENCE_S)
+
+    async def __aenter__(self) -> "Process":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
+        await self.ends()
 
     async def errors(self) -> str:
         _, errors = await asyncio.wait_for(self._process.communicate(), PATIENCE_S)
@@ -73,12 +81,7 @@ async def worker(store: Store, folder: Path, **settings: str) -> AsyncIterator[t
     """Run a supervisor; yields it, a stage, and its worker id."""
     stage = Stage(store)
     await stage.lead()
-    process = await start(store.url, folder, **settings)
-    try:
+    async with await start(store.url, folder, **settings) as process:
         registered = await stage.saw("worker.registered")
         assert isinstance(registered, ev.WorkerRegistered)
         yield process, stage, registered.worker_id
-    finally:
-        if process._process.returncode is None:
-            process.send(signal.SIGKILL)
-        await process.ends()

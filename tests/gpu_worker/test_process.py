@@ -1,6 +1,5 @@
 """The supervisor as a process: signals, kill -9, successors, and configurations that cannot work."""
 
-import asyncio
 import os
 import signal
 from pathlib import Path
@@ -71,22 +70,21 @@ async def test_kill_9_leaves_no_process_and_a_successor_takes_over_at_once(
         await process.ends()
         await eventually(lambda: not any(map(alive, family)), "the children are gone", within_s=5)
 
-        successor = await start(store.url, tmp_path, **lease)
-        lost = await stage.saw("worker.lost", worker_id)
-        assert isinstance(lost, ev.WorkerLost)
-        registered = await stage.saw("worker.registered", count=2)
-        assert isinstance(registered, ev.WorkerRegistered)
-        assert list(await store.workers(POOL)) == [registered.worker_id]
-        assert registered.slots[0].device.endswith("-0-0")
-        assert not list((tmp_path / "data" / "scratch").iterdir())
-        successor.send(signal.SIGTERM)
-        assert await successor.ends() == 0
+        async with await start(store.url, tmp_path, **lease) as successor:
+            lost = await stage.saw("worker.lost", worker_id)
+            assert isinstance(lost, ev.WorkerLost)
+            registered = await stage.saw("worker.registered", count=2)
+            assert isinstance(registered, ev.WorkerRegistered)
+            assert list(await store.workers(POOL)) == [registered.worker_id]
+            assert registered.slots[0].device.endswith("-0-0")
+            assert not list((tmp_path / "data" / "scratch").iterdir())
+            successor.send(signal.SIGTERM)
+            assert await successor.ends() == 0
 
 
 async def test_two_supervisors_of_a_host_share_no_device(store: Store, tmp_path: Path) -> None:
     """Field case 69: each has a name of its own, whatever they were told."""
-    async with worker(store, tmp_path) as (_, stage, _worker_id):
-        second = await start(store.url, tmp_path)
+    async with worker(store, tmp_path) as (_, stage, _worker_id), await start(store.url, tmp_path) as second:
         other = await stage.saw("worker.registered", count=2)
         assert isinstance(other, ev.WorkerRegistered)
         assert other.slots[0].device.endswith("-1-0")
@@ -143,9 +141,8 @@ async def test_two_builds_of_onnxruntime_are_refused_with_the_cure(tmp_path: Pat
 
 
 async def test_sigterm_before_the_store_is_there_ends_it_with_0(tmp_path: Path) -> None:
-    process = await start(f"unix://{tmp_path}/none.sock", tmp_path)
     locks = tmp_path / "headrace-locks"
-    await eventually(lambda: locks.exists() and os.listdir(locks) != [], "it has begun")
-    await asyncio.sleep(0)
-    process.send(signal.SIGTERM)
-    assert await process.ends() == 0
+    async with await start(f"unix://{tmp_path}/none.sock", tmp_path) as process:
+        await eventually(lambda: locks.exists() and os.listdir(locks) != [], "it has begun")
+        process.send(signal.SIGTERM)
+        assert await process.ends() == 0
