@@ -99,7 +99,7 @@ async def lead_of(stack: Stack) -> tuple[bytes, bytes]:
     return token, turn
 
 
-async def test_a_frozen_leader_is_replaced_and_turns_readiness_red_while_there_is_no_other(fragile: Fragile) -> None:
+async def test_a_frozen_leader_without_a_standby_turns_readiness_red(fragile: Fragile) -> None:
     """Field case 128: the scheduler stops alone, with everything else green; readiness must say so."""
     fragile.signal("scheduler", signal.SIGSTOP)
 

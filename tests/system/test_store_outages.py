@@ -122,8 +122,8 @@ async def test_webhooks_that_wait_for_a_retry_survive_an_outage(fragile: Fragile
 
 async def test_a_blocked_read_on_a_dead_connection_is_given_up(fragile: Fragile) -> None:
     """Field case 118: a connection that swallows everything without a word; the next job is taken within 15 s."""
-    dead = fragile.proxy.swallow(b"XREADGROUP")
-    await asyncio.wait_for(dead.met.wait(), 20)  # a worker or the notifier waits on it from now on
+    dead = fragile.proxy.swallow(b"GROUP\r\n$3\r\ngpu")
+    await asyncio.wait_for(dead.met.wait(), 20)  # the worker waits on it from now on
     job = await fragile.submit("noop")
     dead.lift()
 
