@@ -137,6 +137,8 @@ class Leader:
                 return await self._store.leadership.turn(turn)
             except StoreUnavailable:
                 failures += 1
+                # A store that takes no writes may still be read: then every counter stands still, and nobody is lost.
+                self.watch.leases.restart()
                 if stop.is_set():
                     stopped_ms = stopped_ms or mono_ms()
                     if mono_ms() - stopped_ms > GIVE_UP_S * 1000:

@@ -2,7 +2,8 @@
 
 A worker is lost when its counter stood still in the leader's own successful reads for a whole lease of its monotonic
 clock. Anything that could make it look so by mistake restarts all leases: a takeover, a read that failed, one that came
-late. So an outage of the store, or of this process, costs nobody anything.
+late, a turn that could not be written (nor could a heartbeat). So an outage of the store, or of this process, costs
+nobody anything.
 An attempt is lost, its worker alive, when two successive beats begun after its start do not list it.
 """
 
@@ -63,7 +64,7 @@ class Leases:
         self._now_ms = 0
 
     def restart(self) -> None:
-        """Begin all leases anew, because a read failed or came late."""
+        """Begin all leases anew, because a read or a turn failed, or a read came late."""
         self._workers.clear()
         self._attempts.clear()
         self._lost.clear()

@@ -110,3 +110,35 @@ async def test_an_outage_longer_than_the_lease_costs_no_worker_its_attempts(own_
         assert log.of("job.lease_lost") == []
         assert log.of("worker.lost") == []
     await store.aclose()
+
+
+async def test_a_store_that_takes_no_writes_costs_no_worker_its_attempts(own_server: Server) -> None:
+    """A full disk: reads go on and show counters that stand still, as no heartbeat can be written."""
+    store = Store(own_server.url)
+    await store.directory.open()
+    await store.open_pool(POOL)
+    worker = await Worker(store).register()
+    async with candidate(own_server.url) as leader:
+        async with worker.beating():
+            await submit(store)
+            attempt = await worker.start(await worker.offer())
+        assert leader.leader is not None
+        watch = leader.leader.watch
+
+        await store.client.config_set("min-replicas-to-write", 1)
+        await asyncio.sleep(2 * CONFIG.worker_lease_ms / 1000)  # the refusal itself
+        before = await _turns(store)
+        await store.client.config_set("min-replicas-to-write", 0)
+
+        # the leader is back before the worker: it reads and writes, and the counter stood still all the while
+        looked = watch.look_count
+        await until(lambda: watch.look_count > looked + 1)
+        await eventually(lambda: _turns(store), lambda turns: turns > before + 1)
+        async with worker.beating():
+            assert await worker.beat() is Word.APPLIED
+            assert await worker.complete(attempt) is Word.APPLIED
+    await store.aclose()
+
+
+async def _turns(store: Store) -> int:
+    return int(await store.client.hget(keys.leader(POOL), "turn") or 0)
