@@ -16,7 +16,7 @@ from tests.system.conftest import Starter
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-OUTAGE_S = float(os.environ.get("HEADRACE_TEST_OUTAGE_S", LEASE_S + 1.5))  # longer than every lease
+OUTAGE_S = float(os.environ.get("STORY_OUTAGE_S", LEASE_S + 1.5))  # longer than every lease; 15 says it all
 
 
 async def outage(server: Server, seconds: float) -> None:
