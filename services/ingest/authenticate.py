@@ -14,6 +14,7 @@ from aiohttp import web
 from contracts.errors import StoreUnavailable
 from contracts.positions import START
 from contracts.tenant import Configuration
+from services.ingest.edge.headers import only_header
 from services.ingest.edge.problems import Problem
 from services.ingest.tenancy import Caller, presented_key
 
@@ -30,7 +31,7 @@ class Authenticator:
 
     async def __call__(self, request: web.Request) -> Caller:
         """Return the caller. Raises Problem `unauthenticated`, StoreUnavailable before anything was folded."""
-        presented = presented_key(request.headers.get("Authorization"))
+        presented = presented_key(only_header(request, "Authorization"))
         if self._operator_digest is not None and hmac.compare_digest(self._operator_digest, presented.digest):
             return Caller("", "operator", OPERATOR_SCOPES)
         configuration = self._configuration()

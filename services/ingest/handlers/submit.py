@@ -14,6 +14,7 @@ from services.ingest.admission.verdict import limits_for
 from services.ingest.context import Context
 from services.ingest.edge.body import read_body
 from services.ingest.edge.conditional import etag
+from services.ingest.edge.headers import only_header
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import json_answer
 from services.ingest.handlers.read import JobReader, Shown
@@ -41,7 +42,7 @@ class SubmitHandler:
     async def submit(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         """Admit a job; 201 once it is durable, 200 for a repeat, 200 or 202 when the caller waits."""
         wait_s = read_wait(request.headers.getall("Prefer", ()))
-        key_hash = read_key(request.headers.get("Idempotency-Key"))
+        key_hash = read_key(only_header(request, "Idempotency-Key"))
         with self._context.room.share() as share:
             raw = await read_body(request, self._context.body_limits, share)
             data = parse_body(GenerationJobData, raw)
