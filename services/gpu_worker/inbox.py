@@ -46,6 +46,7 @@ class Inbox:
                 continue
             for message in messages:
                 await self._take(message)
+            await asyncio.sleep(0)  # the lanes start what they were given before the next read is sent
 
     def cancel(self, job_id: str, fence: int) -> None:
         """End an attempt wherever it is, also if its start has not been answered yet."""
