@@ -118,6 +118,7 @@ class Child:
                 stderr=log_fd,
                 env=dict(self.spec.environment),
                 pass_fds=self.kept_fds,
+                umask=0o077,  # pictures and logs are the caller's: for this user only, wherever the data directory lies
                 start_new_session=True,
             )
         finally:

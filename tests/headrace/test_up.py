@@ -94,6 +94,28 @@ def test_the_two_keys_open_different_doors(shared: Up) -> None:
     assert [tenant["id"] for tenant in tenants] == ["t_default"]
 
 
+def test_nobody_else_can_read_what_jobs_left_in_a_directory_that_is_open_to_all(
+    start: Callable[..., Up], data_dir: Path
+) -> None:
+    """A directory that was there before keeps its mode; what is put into it is for this user only."""
+    data_dir.mkdir()
+    data_dir.chmod(0o755)
+    up = start()
+    wait_completed(up, submit(up, "artifacts"))
+    assert list(data_dir.glob("artifacts/*/job_*/art_*"))
+
+    open_to_others, looked_at = [], 0
+    for folder, folders, files in os.walk(data_dir):
+        # what lies in a closed folder is closed
+        folders[:] = [name for name in folders if stat.S_IMODE((Path(folder) / name).stat().st_mode) & 0o077]
+        looked_at += len(files)
+        paths = [Path(folder) / name for name in (*folders, *files)]
+        open_to_others += [path for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077]
+
+    assert looked_at
+    assert open_to_others == []
+
+
 def test_each_killed_service_comes_back_and_ingest_keeps_its_port(start: Callable[..., Up]) -> None:
     """Field case 128: a part that dies alone is started again."""
     up = start()
