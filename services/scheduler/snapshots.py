@@ -8,13 +8,18 @@ save folding again, but forking a process with threads and an event loop is not 
 import random
 from collections.abc import Awaitable, Callable
 
+import structlog
+
+from contracts.errors import Corrupt
 from contracts.ids import mint_token
 from contracts.positions import entry_key
 from contracts.store import Store
 from contracts.store.log import Poison
+from contracts.telemetry import Logger
 from services.scheduler.fold.snapshot import dump, load
 from services.scheduler.fold.state import PoolState
 
+log: Logger = structlog.get_logger(service="scheduler")
 READ_COUNT = 1_000
 LOOK_EVERY_MS = 2_000
 KeepApart = Callable[[str], Awaitable[object]]  # keeps a snapshot of a pool outside this process's loop
@@ -44,9 +49,17 @@ class Pace:
 
 
 async def load_state(store: Store, pool: str) -> PoolState:
-    """Return the newest snapshot's state, an empty one when there is none. Raises Corrupt, StoreUnavailable."""
-    kept = await store.snapshots.load(pool)
-    return PoolState() if kept is None else load(kept[1])
+    """Return the newest snapshot's state, an empty one when there is none that can be read. Raises StoreUnavailable.
+
+    A snapshot saves time and holds nothing of its own: one of another version, or a broken one, must stop nobody. The
+    log still has all about every job that is kept; a worker that registered before its first entry must do so again.
+    """
+    try:
+        kept = await store.snapshots.load(pool)
+        return PoolState() if kept is None else load(kept[1])
+    except Corrupt as error:
+        log.warning("snapshot_not_read", pool=pool, reason=str(error), hint="the whole log is folded; restart workers")
+        return PoolState()
 
 
 async def keep_state(store: Store, pool: str, state: PoolState) -> bool:

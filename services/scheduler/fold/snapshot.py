@@ -2,6 +2,8 @@
 
 What can be derived (queues, boards, timers, decks' other ends) is not written; a state restored in the middle of a log
 and folded on is the same as one that was never interrupted.
+Rows are read by the names that stand above them: a new field that has a default needs nothing more. Any other change of
+what is kept, or of what it means, needs another VERSION; a state of another version is not read, but folded anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +18,7 @@ from contracts.positions import entry_key
 from services.scheduler.fold.records import Job, Offer, Slot, Worker
 from services.scheduler.fold.state import PoolState
 
-VERSION = 1
+VERSION = 2
 _JOB = tuple(field.name for field in fields(Job))
 _SLOT = tuple(field.name for field in fields(Slot))
 _NUMBERS = ("position", "entries_read", "admitted", "mismatches", "policy_position")
@@ -28,7 +30,9 @@ def dump(state: PoolState) -> bytes:
         {
             "version": VERSION,
             **{name: getattr(state, name) for name in _NUMBERS},
+            "jobFields": _JOB,
             "jobs": [_row(job, _JOB) for job in state.jobs.values()],
+            "slotFields": _SLOT,
             "workers": [_dump_worker(worker) for worker in state.workers.values()],
             "estimates": state.estimates.snapshot(),
             "policy": state.policy.snapshot(),
@@ -38,15 +42,24 @@ def dump(state: PoolState) -> bytes:
 
 
 def load(data: bytes) -> PoolState:
-    """Return the state that was dumped. Raises Corrupt."""
-    raw: dict[str, Any] = orjson.loads(data)
-    if raw.get("version") != VERSION:
-        raise Corrupt("snapshot", f"version {raw.get('version')} is not known; this version knows {VERSION}")
+    """Return the state that was dumped. Raises Corrupt, whatever is wrong with it."""
+    try:
+        raw: dict[str, Any] = orjson.loads(data)
+        if raw.get("version") != VERSION:
+            raise Corrupt("snapshot", f"version {raw.get('version')} is not known; this version knows {VERSION}")
+        return _load(raw)
+    except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
+        raise Corrupt("snapshot", f"{type(error).__name__}: {error}") from error
+
+
+def _load(raw: dict[str, Any]) -> PoolState:
     state = PoolState()
     for name in _NUMBERS:
         setattr(state, name, raw[name])
-    state.jobs = {job.id: job for job in map(_load_job, raw["jobs"])}
-    state.workers = {worker.id: worker for worker in map(_load_worker, raw["workers"])}
+    jobs = (_load_job(dict(zip(raw["jobFields"], row, strict=True))) for row in raw["jobs"])
+    state.jobs = {job.id: job for job in jobs}
+    workers = (_load_worker(worker, raw["slotFields"]) for worker in raw["workers"])
+    state.workers = {worker.id: worker for worker in workers}
     state.estimates.restore(raw["estimates"])
     state.by_age.extend(
         (job.first, job.id) for job in sorted(state.jobs.values(), key=lambda job: entry_key(job.first))
@@ -75,15 +88,14 @@ def _dump_worker(worker: Worker) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _load_job(row: Sequence[Any]) -> Job:
-    values: dict[str, Any] = dict(zip(_JOB, row, strict=True))
+def _load_job(values: dict[str, Any]) -> Job:
     offers: Mapping[str, Mapping[str, Any]] = values["offers"]
     values["offers"] = {offer_id: Offer(**offer) for offer_id, offer in offers.items()}
     return Job(**values | {"hooks": frozenset(values["hooks"]), "status": JobStatus(values["status"])})
 
 
-def _load_worker(raw: Mapping[str, Any]) -> Worker:
-    slots = [Slot(**dict(zip(_SLOT, row, strict=True))) for row in raw["slots"]]
+def _load_worker(raw: Mapping[str, Any], names: Sequence[str]) -> Worker:
+    slots = [Slot(**dict(zip(names, row, strict=True))) for row in raw["slots"]]
     return Worker(
         raw["id"], raw["last"], frozenset(raw["models"]), {slot.index: slot for slot in slots}, raw["draining"]
     )
