@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from datetime import datetime
 
 import orjson
 import pytest
@@ -99,6 +100,20 @@ async def test_every_stage_of_a_job_can_be_shown_again_as_it_was(api: Api, play:
     assert (shown[4]["progress"], shown[4]["phase"], shown[4]["totalSteps"]) == (40, "denoising", 10)
     assert shown[5]["resultUrl"] == "https://gen.example/v1/artifacts/art_1/content"
     assert shown[5]["timings"]["gpuSeconds"] == 0.002
+
+
+async def test_a_completed_job_says_how_long_it_stood_in_line_now_and_later(api: Api, play: Play) -> None:
+    job_id = await api.job()
+    attempt = await start(api, play, job_id)
+    assert (await api.get(f"/v1/jobs/{job_id}")).body["timings"]["queuedMs"] is None
+    await api.store.attempts.emit(attempt, [ev.JobCompleted(timings=ev.Timings(run_ms=2))], closes=True)
+
+    job = (await api.get(f"/v1/jobs/{job_id}")).body
+    again = (await api.get(f"/v1/jobs/{job_id}?sequence={job['sequence']}")).body
+
+    created, started = (datetime.fromisoformat(job[name]) for name in ("createdAt", "startedAt"))
+    assert job["timings"]["queuedMs"] == round((started - created).total_seconds() * 1000)
+    assert again["timings"] == job["timings"]
 
 
 @pytest.mark.parametrize("sequence", ["0", "2", "x", "-1", "1e3", "9" * 30])

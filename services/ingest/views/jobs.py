@@ -84,7 +84,7 @@ def job_view(state: JobState, lines: BodyLines, ending: Ending, place: Place) ->
         "artifacts": artifacts,
         "error": _error(state, lines, ending),
         "timings": {
-            "queuedMs": timings.queued_ms,
+            "queuedMs": _queued_ms(state, timings) if is_completed else None,
             "modelLoadMs": timings.model_load_ms,
             "runMs": timings.run_ms,
             "uploadMs": timings.upload_ms,
@@ -149,6 +149,13 @@ def artifact_view(artifact: ev.ArtifactRef, public_url: str) -> JsonObject:
         "url": public_url + artifact.path,
         "expiresAt": instant(artifact.expires_at_ms),
     }
+
+
+def _queued_ms(state: JobState, timings: ev.Timings) -> int | None:
+    """How long it stood in line before the attempt that completed it; the worker saw only its end."""
+    if timings.queued_ms is not None or state.started_ms is None or state.queued_ms is None:
+        return timings.queued_ms
+    return max(0, state.started_ms - state.queued_ms)
 
 
 def _urls(link: str) -> JsonObject:
