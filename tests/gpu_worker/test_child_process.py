@@ -3,11 +3,13 @@
 import asyncio
 import json
 import os
+import select
 import signal
 import sys
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from services.gpu_worker.slots.child_log import FILE_LIMIT_BYTES, ChildLog
 from services.gpu_worker.slots.child_process import ChildSpec, spawn
@@ -121,7 +123,8 @@ async def test_a_job_is_never_run_for_a_cancel_that_came_first(tmp_path: Path) -
     author = "import time\ndef load(device, prepared):\n    time.sleep(0.3)\n"
     (tmp_path / "fails.py").write_text(author + "def run(model, inputs, job):\n    raise ValueError\n")
     spec = ChildSpec(tmp_path / "fails.py", "", environment({}))
-    child = await spawn(spec, on_frame, print)
+    child = spawn(spec, on_frame, print)
+    await child.connect()
     run = {"op": "run", "job": "job_1", "fence": 1, "dir": str(tmp_path), "inputs": {}}
     child.send(encode({"op": "load", "device": {"kind": "cpu", "index": 0, "bytes": 1}, "result_bytes": 1000}))
     child.cancel(encode({"op": "cancel", "job": "job_1", "fence": 1}))
@@ -134,6 +137,29 @@ async def test_a_job_is_never_run_for_a_cancel_that_came_first(tmp_path: Path) -
     await child.gone
     ends = [(type(f).__name__, f.fence) for f in heard if hasattr(f, "fence")]
     assert ends == [("Cancelled", 1), ("Failed", 2)]
+
+
+def test_what_a_child_said_before_it_was_heard_is_not_lost(tmp_path: Path) -> None:
+    """On uvloop, as in production: frames that wait in the socket are handled before `connect` returns."""
+
+    async def first_frame() -> str:
+        (tmp_path / "quick.py").write_text("def run(model, inputs, job):\n    pass\n")
+        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        child = spawn(
+            ChildSpec(tmp_path / "quick.py", "", environment({})),
+            lambda frame: None if heard.done() else heard.set_result(f"{type(frame).__name__} {known}"),
+            print,
+        )
+        known = child.pid  # what the slot keeps of the child stands before anything is heard
+        select.select([child.fileno()], [], [], PATIENCE_S)  # the loop is busy elsewhere until the child has spoken
+        await child.connect()
+        try:
+            return await asyncio.wait_for(heard, PATIENCE_S)
+        finally:
+            child.signal_group(signal.SIGKILL)
+            await child.gone
+
+    assert uvloop.run(first_frame()).startswith("Prepared ")
 
 
 @pytest.mark.parametrize("name", ["hang", "hang_gil", "ignores_cancel", "forks"])

@@ -65,13 +65,15 @@ class ChildProcess(asyncio.Protocol):
         self,
         process: "subprocess.Popen[bytes]",
         log: ChildLog,
+        control: socket.socket,
         cancels: socket.socket,
         lifeline_fd: int,
         on_frame: Callable[[Frame], None],
         on_violation: Callable[[ProtocolError], None],
     ) -> None:
         self.pid, self.log, self.memory = process.pid, log, ProcessMemory(process.pid)
-        self._process, self._cancels, self._lifeline_fd = process, cancels, lifeline_fd
+        self._process, self._lifeline_fd = process, lifeline_fd
+        self._control, self._cancels = control, cancels
         self._on_frame, self._on_violation = on_frame, on_violation
         self._decoder = Decoder()
         self._loop = asyncio.get_running_loop()
@@ -80,6 +82,14 @@ class ChildProcess(asyncio.Protocol):
         self._transport: asyncio.WriteTransport | None = None
         self.gone = asyncio.ensure_future(self._watch_end())  # exit status, negative = signal
         threading.Thread(target=self._wait_for_exit, daemon=True, name=f"reap-{self.pid}").start()
+
+    def fileno(self) -> int:
+        """The descriptor of the control socket."""
+        return self._control.fileno()
+
+    async def connect(self) -> None:
+        """Begin to hear the child. Its first frames may be handled before this returns: be ready for them."""
+        await self._loop.create_unix_connection(lambda: self, sock=self._control)
 
     def send(self, frame: bytes) -> None:
         """Write a frame; to a dead child it is lost, as its end is told by `gone`."""
@@ -131,8 +141,7 @@ class ChildProcess(asyncio.Protocol):
     async def _watch_end(self) -> int:
         status = await self._exited
         await asyncio.wait([self._silent], timeout=LAST_WORDS_S)
-        if self._transport is not None:
-            self._transport.abort()
+        (self._transport.abort if self._transport is not None else self._control.close)()
         self.log.close()
         self.memory.close()
         self._cancels.close()
@@ -140,10 +149,10 @@ class ChildProcess(asyncio.Protocol):
         return status
 
 
-async def spawn(
+def spawn(
     spec: ChildSpec, on_frame: Callable[[Frame], None], on_violation: Callable[[ProtocolError], None]
 ) -> ChildProcess:
-    """Start a child; raises OSError if its interpreter cannot be started."""
+    """Start a child, which is heard once it is connected; raises OSError if its interpreter cannot be started."""
     control, cancels = socket.socketpair(), socket.socketpair()
     lifeline, log = os.pipe(), os.pipe()
     try:
@@ -160,9 +169,7 @@ async def spawn(
         os.close(lifeline[0])
         os.close(log[1])
     cancels[0].setblocking(False)
-    child = ChildProcess(process, ChildLog(log[0]), cancels[0], lifeline[1], on_frame, on_violation)
-    await asyncio.get_running_loop().create_unix_connection(lambda: child, sock=control[0])
-    return child
+    return ChildProcess(process, ChildLog(log[0]), control[0], cancels[0], lifeline[1], on_frame, on_violation)
 
 
 def _popen(

@@ -156,7 +156,7 @@ class Slot:
         spec = ChildSpec(model.entry, model.interpreter, self._environment(model.env), lock)
         self._ready, self._condemned, self._oom_kills = self._loop.create_future(), False, oom_kills()
         try:
-            child = run.child = self._child = await spawn(spec, self._on_frame, self._on_violation)
+            child = run.child = self._child = spawn(spec, self._on_frame, self._on_violation)
         except OSError as error:
             run.last = LoadFailed("model_load_failed", f"cannot start a child: {error.strerror}")
             run.end()
@@ -164,6 +164,7 @@ class Slot:
         self._model = model
         child.log.begin(run.attempt.log_path)
         child.gone.add_done_callback(lambda gone: self._on_gone(child, gone.result()))
+        await child.connect()  # only now, as what it says at once must find the child and the run that wait for it
         await asyncio.wait([self._ready, run.ended], timeout=self._bounds.load_s, return_when=asyncio.FIRST_COMPLETED)
         if not self._ready.done() and not run.ended.done():
             self.stop(*run.key, Stop.LOAD_TIMEOUT)
