@@ -17,7 +17,7 @@ import typer
 
 from contracts.errors import ConfigError, HeadraceError
 from contracts.settings import Settings, load_settings
-from contracts.store.clients import as_store_error, command_client
+from contracts.store.clients import as_store_error, check_url, command_client
 from headrace.command import Output
 from headrace.exits import Exit
 from headrace.output import Format, note, show_list
@@ -50,6 +50,8 @@ def doctor(
     """Check store, persistence, eviction, devices, disk and clock; exit code 1 when a check failed."""
     try:
         settings = load_settings(os.environ)
+        if settings.redis.url:
+            check_url(settings.redis.url)
     except ConfigError as fault:
         note(f"error: {fault}")
         raise typer.Exit(Exit.USAGE) from None

@@ -5,6 +5,7 @@ by the client is harmless. What is called often, or may block, has a `Channel` o
 """
 
 from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.exceptions import (
@@ -50,12 +51,19 @@ def retry_schedule(retries: int) -> Retry:
 
 
 def check_url(url: str) -> None:
-    """Refuse what is not proven to work. Raises ConfigError."""
-    scheme = url.partition("://")[0]
-    if scheme not in ("redis", "rediss", "unix"):
+    """Refuse what is not proven to work. Raises ConfigError, which never repeats a password."""
+    scheme, separator, _ = url.partition("://")
+    if scheme not in ("redis", "rediss", "unix") or not separator:
+        told = f"{scheme}://" if separator and scheme.replace("+", "").isalpha() else "this"
         raise ConfigError(
-            [f"HEADRACE_REDIS__URL: {scheme}:// is not supported; use redis://, rediss:// or unix:// of one server"]
+            [f"HEADRACE_REDIS__URL: {told} is not supported; use redis://, rediss:// or unix:// of one server"]
         )
+    try:
+        parse_url(url)
+    except (ValueError, TypeError):  # its text may hold a part of the password
+        raise ConfigError(
+            ["HEADRACE_REDIS__URL: cannot be read; write redis://host:6379/0, and / @ # of a password as %2F %40 %23"]
+        ) from None
 
 
 def as_text(raw: bytes | str) -> str:

@@ -83,3 +83,13 @@ def test_old_servers_slow_disks_wrong_clocks_and_full_disks_are_named() -> None:
     assert judge_clock(-2.5).verdict == "warning"
     assert judge_disk(50 * 1024**2, Path("/")).verdict == "failed"
     assert judge_disk(1024**3, Path("/")).verdict == "warning"
+
+
+def test_a_store_that_cannot_be_named_is_a_usage_error_without_a_trace(tmp_path: Path) -> None:
+    environ = os.environ | {"HEADRACE_REDIS__URL": "htp://:secret@host"}
+    command = [sys.executable, "-m", "headrace", "doctor", "--data-dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=100)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: HEADRACE_REDIS__URL")
+    assert "secret" not in done.stderr

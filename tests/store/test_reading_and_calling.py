@@ -1,6 +1,7 @@
 """Readers and the batcher against a real server that restarts, loses groups and fills up."""
 
 import asyncio
+import re
 import signal
 
 import pytest
@@ -148,6 +149,30 @@ async def test_a_full_store_refuses_new_jobs_and_nothing_else(store: Store) -> N
         await admit(store, 2)
     assert (await store.leadership.lead(POOL, "tok", 1_000))[0]
     assert await store.jobs.page(POOL, "t_a") == [job_id(1)]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:hidden/secret@host/0",
+        "redis://:hidden@host:secret/0",
+        "redis://:secret@host:99999999/0",
+        "http://:secret@host",
+        "secret@host:6379",
+        "secret",
+        "unix://?db=secret",
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_and_never_repeated(url: str) -> None:
+    with pytest.raises(ConfigError, match="HEADRACE_REDIS__URL") as caught:
+        check_url(url)
+    assert not {"secret", "hidden"} & set(re.findall(r"[a-z]+", str(caught.value)))
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", ["redis://:p%2Fw@h:6379/0", "rediss://user:pw@h/1", "unix:///a%20b.sock?db=2"])
+def test_a_url_that_can_be_read_is_taken(url: str) -> None:
+    check_url(url)
 
 
 @pytest.mark.parametrize("url", ["rediss+sentinel://a", "redis+cluster://a", "http://a", ""])
