@@ -3,9 +3,9 @@
 import asyncio
 import json
 import os
-import select
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,13 @@ def run(model, inputs, job):
     ours = [name for name in ("services", "contracts") if name in sys.modules]
     leads = os.getpgrp() == os.getpid()
     return {"environment": list(os.environ), "opened": opened, "ours": ours, "leads": leads, "cwd": os.getcwd()}
+"""
+SPEAKS_EARLY = """
+import pathlib, threading
+def prepare():
+    threading.Timer(0.2, pathlib.Path({marker!r}).touch).start()  # when this has returned and was reported
+def run(model, inputs, job):
+    return None
 """
 BREAKS_THE_PROTOCOL = """
 import os
@@ -140,26 +147,25 @@ async def test_a_job_is_never_run_for_a_cancel_that_came_first(tmp_path: Path) -
 
 
 def test_what_a_child_said_before_it_was_heard_is_not_lost(tmp_path: Path) -> None:
-    """On uvloop, as in production: frames that wait in the socket are handled before `connect` returns."""
+    """On uvloop, as in production, frames that wait in a socket are handled before the one that connects goes on."""
+    spoken = tmp_path / "spoken"
+    (tmp_path / "quick.py").write_text(SPEAKS_EARLY.format(marker=str(spoken)))
 
-    async def first_frame() -> str:
-        (tmp_path / "quick.py").write_text("def run(model, inputs, job):\n    pass\n")
-        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        child = spawn(
-            ChildSpec(tmp_path / "quick.py", "", environment({})),
-            lambda frame: None if heard.done() else heard.set_result(f"{type(frame).__name__} {known}"),
-            print,
-        )
-        known = child.pid  # what the slot keeps of the child stands before anything is heard
-        select.select([child.fileno()], [], [], PATIENCE_S)  # the loop is busy elsewhere until the child has spoken
-        await child.connect()
-        try:
-            return await asyncio.wait_for(heard, PATIENCE_S)
-        finally:
-            child.signal_group(signal.SIGKILL)
-            await child.gone
+    class Late(Recorder):
+        def on_load_started(self) -> None:
+            asyncio.get_running_loop().call_soon(self.keep_the_loop_busy)
 
-    assert uvloop.run(first_frame()).startswith("Prepared ")
+        @staticmethod
+        def keep_the_loop_busy() -> None:
+            while not spoken.exists():
+                time.sleep(0.01)
+
+    async def run() -> Verdict:
+        async with rig(tmp_path) as own, asyncio.timeout(PATIENCE_S):
+            spec = model("echo", entry=tmp_path / "quick.py")
+            return (await own.slot.run(own.attempt(spec), Late())).verdict
+
+    assert uvloop.run(run()) is Verdict.COMPLETED
 
 
 @pytest.mark.parametrize("name", ["hang", "hang_gil", "ignores_cancel", "forks"])

@@ -83,10 +83,6 @@ class ChildProcess(asyncio.Protocol):
         self.gone = asyncio.ensure_future(self._watch_end())  # exit status, negative = signal
         threading.Thread(target=self._wait_for_exit, daemon=True, name=f"reap-{self.pid}").start()
 
-    def fileno(self) -> int:
-        """The descriptor of the control socket."""
-        return self._control.fileno()
-
     async def connect(self) -> None:
         """Begin to hear the child. Its first frames may be handled before this returns: be ready for them."""
         await self._loop.create_unix_connection(lambda: self, sock=self._control)
