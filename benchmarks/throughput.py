@@ -19,7 +19,7 @@ from benchmarks.rig import POOL, TENANT, Target, stack
 from contracts.store import keys
 
 ROUNDS = 3
-SLOTS = 2
+SLOTS = 4
 SECONDS = 1.5
 LIMIT_S = 60.0
 POLL_S = 0.01
