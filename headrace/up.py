@@ -9,6 +9,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ import orjson
 import typer
 
 import headrace
+from contracts import models
 from contracts.errors import ConfigError, HeadraceError
 from contracts.settings import Settings, load_settings
 from headrace.exits import Exit
@@ -74,13 +76,16 @@ def exit_for_fault(fault: HeadraceError) -> Exit:
 
 
 async def _run(wishes: Wishes, settings: Settings, as_json: bool) -> None:
+    registry = models.load(
+        wishes.pipelines
+    )  # before anything is started: its faults are told once, not by each service
     make_data_dir(wishes.data_dir)
     log = StackLog(wishes.data_dir / "logs", sys.stderr)
     try:
         async with Stack(wishes, settings, os.environ, log) as stack:
             stop = _stop_on_signals(stack)
             if await _start(stack, stop):
-                _announce(stack, wishes, as_json)
+                _announce(stack, wishes, registry.names, as_json)
                 await stop.wait()
                 log.say("stopping")
     finally:
@@ -114,7 +119,7 @@ def _stop_on_signals(stack: Stack) -> asyncio.Event:
     return stop
 
 
-def _announce(stack: Stack, wishes: Wishes, as_json: bool) -> None:
+def _announce(stack: Stack, wishes: Wishes, names: Sequence[str], as_json: bool) -> None:
     ready = {
         "url": stack.url,
         "apiKey": stack.keys.api_key,
@@ -124,15 +129,16 @@ def _announce(stack: Stack, wishes: Wishes, as_json: bool) -> None:
         "redis": stack.store_url,
         "pids": stack.pids(),
     }
-    text = orjson.dumps(ready).decode() if as_json else welcome(stack.url, stack.keys.api_key)
+    text = orjson.dumps(ready).decode() if as_json else welcome(stack.url, stack.keys.api_key, names)
     with contextlib.suppress(BrokenPipeError):  # nobody reads: the stack is of use nevertheless
         print(text, flush=True)
 
 
-def welcome(url: str, api_key: str) -> str:
-    """The text for a person: address, key, and three lines to paste, each complete in itself."""
+def welcome(url: str, api_key: str, names: Sequence[str]) -> str:
+    """The text for a person: address, key, and three lines to paste, each complete in itself; they name a served model."""
+    model = "scenes" if "scenes" in names else names[0]
     curl = f"curl -sS -w '\\n' -H 'Authorization: Bearer {api_key}'"
-    body = '{"userId":"me","model":"scenes","prompt":"a red lighthouse by the sea at sunset"}'
+    body = f'{{"userId":"me","model":"{model}","prompt":"a red lighthouse by the sea at sunset"}}'
     post = f"{curl} -H 'Content-Type: application/json' -d '{body}' {url}/v1/jobs"
     ended = '"status":"(completed|failed|cancelled|expired)"'
     return "\n".join(

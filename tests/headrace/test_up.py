@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 
 from contracts.errors import ConfigError
+from contracts.models import load
 from contracts.settings import load_settings
-from headrace.up import read_wishes
+from headrace.up import read_wishes, welcome
 from tests.headrace.store_server.processes import alive, wait_for, wait_gone
-from tests.headrace.up_process import PATIENCE_S, Up, launch_up, log_of, plain_environment, start_up
+from tests.headrace.up_process import PATIENCE_S, SAMPLES, Up, launch_up, log_of, plain_environment, start_up
 
 SERVICES = ("ingest", "scheduler", "gpu_worker", "notifier")
 
@@ -92,6 +93,27 @@ def test_the_two_keys_open_different_doors(shared: Up) -> None:
     assert ask(shared, "GET", "/admin/v1/tenants", "apiKey")[0] == 403
     tenants = ask(shared, "GET", "/admin/v1/tenants", "adminKey")[1]["data"]
     assert [tenant["id"] for tenant in tenants] == ["t_default"]
+
+
+def test_the_lines_to_paste_run_a_job_whatever_models_are_served(shared: Up) -> None:
+    """A line that names a model which is not served would be refused, and the next would wait for ever."""
+    text = welcome(shared.ready["url"], shared.ready["apiKey"], load(SAMPLES).names)
+    lines = text.partition("# submit a job\n")[2].partition("\nCtrl-C")[0]
+
+    done = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+    assert json.loads(done.stdout.splitlines()[-1])["status"] == "completed", done.stderr
+
+
+def test_faults_of_the_pipelines_file_are_told_once_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("[models.a]\nentry = 'gone.py'\n[models.b]\nvram_mb = 1\n")
+    up = launch_up(tmp_path / "state", "--pipelines", str(tmp_path / "bad.toml"))
+
+    assert up.process.wait(PATIENCE_S) == 2
+    told = log_of(tmp_path / "state")
+    assert told.startswith("error: bad.toml: ")
+    assert all(told.count(fault) == 1 for fault in ("models.a.entry", "models.b.vram_mb:", "models.b.vram_mib:"))
+    assert not (tmp_path / "state").exists()
 
 
 def test_nobody_else_can_read_what_jobs_left_in_a_directory_that_is_open_to_all(

@@ -89,7 +89,9 @@ def make_draft(data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: 
 def check(data: GenerationJobData, model: ModelSpec | None, allow_private: AllowPrivate) -> ModelSpec:
     """Judge what the shape cannot say. Raises Problem with every fault found."""
     if model is None:
-        raise invalid_input((Fault("/model", "unknown_model", "there is no such model or version"),))
+        raise invalid_input(
+            (Fault("/model", "unknown_model", "there is no such model or version; GET /v1/models lists them"),)
+        )
     faults = [Fault(each.pointer, each.code, each.message) for each in check_input(model, data.prompt, data.input)]
     if data.pool is not None and data.pool not in model.pools:
         faults.append(Fault("/pool", "unknown_pool", "the model does not run in this pool"))
