@@ -1,4 +1,4 @@
-"""The only code that speaks Redis: keys, the function library, reading the log, the two clients.
+"""The only code that speaks Redis: keys, the function library, reading the log, the connections.
 
 Every write goes through one function library (`lua/`, one file per verb); every read of many entries goes
 through a cursor or a consumer group. `Store` is what a service opens.
