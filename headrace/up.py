@@ -135,7 +135,7 @@ def _announce(stack: Stack, wishes: Wishes, names: Sequence[str], as_json: bool)
 
 
 def welcome(url: str, api_key: str, names: Sequence[str]) -> str:
-    """The text for a person: address, key, and three lines to paste, each complete in itself; they name a served model."""
+    """The text for a person: address, key, and three lines to paste, each complete in itself, with a served model."""
     model = "scenes" if "scenes" in names else names[0]
     curl = f"curl -sS -w '\\n' -H 'Authorization: Bearer {api_key}'"
     body = f'{{"userId":"me","model":"{model}","prompt":"a red lighthouse by the sea at sunset"}}'
