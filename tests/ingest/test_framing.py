@@ -20,6 +20,9 @@ def feed_in_steps(framing: RequestFraming, raw: bytes, step: int) -> None:
 
 
 AMBIGUOUS = {
+    "no version": b"GET /healthz\r\nHost: a\r\n\r\n",
+    "version 0.9": b"GET /healthz HTTP/0.9\r\nHost: a\r\n\r\n",
+    "version 2": b"GET /healthz HTTP/2.0\r\nHost: a\r\n\r\n",
     "both lengths": post(b"Content-Length: 5", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
     "two equal lengths": post(b"Content-Length: 1", b"content-length: 1", body=b"a"),
     "two lengths": post(b"Content-Length: 1", b"Content-Length: 2", body=b"ab"),

@@ -146,6 +146,8 @@ def judge_head(head: bytes) -> tuple[int, bool]:
     if b"\r\n " in head or b"\r\n\t" in head:
         raise BadFraming(400, "folded header lines are not accepted")
     lowered = head.lower()
+    if not lowered.partition(b"\r\n")[0].endswith((b" http/1.1", b" http/1.0")):
+        raise BadFraming(400, "the first line ends in HTTP/1.1")  # HTTP/0.9 has no headers: what follows is ambiguous
     expectation = _only_value(lowered, b"\r\nexpect:")
     if expectation not in (None, b"100-continue"):
         raise BadFraming(417, "the only expectation is 100-continue")
