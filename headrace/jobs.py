@@ -1,10 +1,10 @@
 """`headrace jobs`: submit, get, list, watch, cancel."""
 
 import getpass
+import json
 from pathlib import Path
 from typing import Annotated
 
-import orjson
 import typer
 
 from headrace.client import Answer, Client, JsonObject
@@ -30,6 +30,7 @@ _FIELDS = (
 )
 _DEFAULT_MODEL = "scenes"
 _WATCH_LIMIT_S = 3600.0
+_LONGEST_WHOLE = 20  # digits of a 64-bit number with its sign
 
 
 @app.command()
@@ -160,9 +161,27 @@ def _parse_pair(pair: str) -> tuple[str, object]:
     if not separator or not name:
         raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--input")
     try:
-        return name, orjson.loads(value)
-    except orjson.JSONDecodeError:
+        return name, _read_json(value)
+    except json.JSONDecodeError:
         return name, value
+    except ValueError as fault:
+        raise typer.BadParameter(str(fault), param_hint="--input") from fault
+
+
+def _read_json(text: str | bytes) -> object:
+    """Read JSON as the server does; a number that would come out as another one is an error."""
+    return json.loads(text, parse_int=_whole, parse_constant=_no_number)
+
+
+def _whole(text: str) -> int:
+    number = int(text) if len(text) <= _LONGEST_WHOLE else 1 << 63
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(f"{text[:_LONGEST_WHOLE]} does not fit into 64 bits")
+    return number
+
+
+def _no_number(text: str) -> object:
+    raise json.JSONDecodeError("is not JSON", text, 0)
 
 
 def _read_body(path: Path | None) -> JsonObject:
@@ -170,8 +189,8 @@ def _read_body(path: Path | None) -> JsonObject:
         return {}
     try:
         text = typer.get_binary_stream("stdin").read() if str(path) == "-" else path.read_bytes()
-        found = orjson.loads(text)
-    except (OSError, orjson.JSONDecodeError) as fault:
+        found = _read_json(text)
+    except (OSError, ValueError) as fault:
         raise typer.BadParameter(str(fault), param_hint="--body") from fault
     if not isinstance(found, dict):
         raise typer.BadParameter("not a JSON object", param_hint="--body")

@@ -107,6 +107,8 @@ def test_cancelling_a_finished_job_is_exit_code_5(up: Up) -> None:
         (("jobs", "list", "--url", "ftp://127.0.0.1"), 2),
         (("jobs", "list", "--url", "127.0.0.1:8080"), 2),
         (("jobs", "submit", "x", "--input", "no-equals-sign"), 2),
+        (("jobs", "submit", "x", "--model", "echo", "--input", f"seed={1 << 64}"), 2),
+        (("jobs", "submit", "x", "--model", "echo", "--input", f"seed=[-{'9' * 6000}]"), 2),
         (("jobs", "submit", "x", "--idempotency-key", "a\r\nX-Header: b"), 2),
         (("jobs", "submit", "x", "--body", "/nowhere"), 2),
         (("tenant", "create", "t_default"), 5),
@@ -122,7 +124,9 @@ def test_each_kind_of_failure_has_its_exit_code(up: Up, words: tuple[str, ...], 
     assert "Traceback" not in done.err
 
 
-@pytest.mark.parametrize("body", ["", "[]", "null", "{", '{"input": null}', '{"input": [1]}', "\udcff"])
+@pytest.mark.parametrize(
+    "body", ["", "[]", "null", "{", '{"input": null}', '{"input": [1]}', '{"a": 99999999999999999999}', "\udcff"]
+)
 def test_a_body_file_that_is_no_request_is_a_usage_error(up: Up, tmp_path: Path, body: str) -> None:
     (tmp_path / "body.json").write_text(body, errors="surrogateescape")
 
