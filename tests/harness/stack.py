@@ -145,10 +145,12 @@ class Stack(Up):
 
         async def quiet() -> bool:
             known = await self.store.workers(POOL)
+            services = {process.service for process in self.processes()}
             alive = {process.pid for process in self.processes("gpu_worker")}
             usage = await self.store.client.hget(keys.usage(POOL), "jobs")
             return (
-                len(known) == len(alive) == workers
+                len(services) == 4
+                and len(known) == len(alive) == workers
                 and int(usage or 0) == 0
                 and all(int(fields["pid"]) in alive and fields.get("state") == "open" for fields in known.values())
             )

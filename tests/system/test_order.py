@@ -29,7 +29,7 @@ async def test_a_tenant_with_one_job_waits_for_no_backlog_of_another(stack: Stac
     """Promise 4 with whole processes: after a flood of 40 jobs the newcomer is among the next few."""
     newcomers_key = await stack.make_tenant()
     for _ in range(40):
-        await stack.submit("slow", {"steps": 1, "step_s": 0.1})
+        await stack.submit("paced", {"steps": 1, "step_s": 0.1})  # its estimate is of these jobs alone
     await stack.log.wait_until(lambda: sum(map(stack.log.has_ended, stack.jobs)) >= 4, "the flood is being worked on")
     newcomer = await stack.submit("noop", key=newcomers_key)
 
