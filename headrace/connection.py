@@ -47,13 +47,18 @@ def find_connection(
         BadAddress: the address is no URL of a server.
     """
     named = key_file or (Path(name) if (name := environ.get("HEADRACE_CLIENT__KEY_FILE")) else None)
-    known = _read_file(named, key_name) if named else _read_local(local)
+    given = None if named else environ.get("HEADRACE_CLIENT__KEY")
+    source = named or ("HEADRACE_CLIENT__KEY" if given else local)
+    if given:
+        known = {key_name: given}
+    else:
+        known = _read_file(named, key_name) if named else _read_local(local)
     if not known.get(key_name):
         raise NoKey(
             f"no key: give --key-file, set HEADRACE_CLIENT__KEY_FILE, or run `headrace up` here (it makes {local})"
         )
     if not _KEY.fullmatch(known[key_name]):
-        raise NoKey(f"{named or local} holds no key: it is one line without spaces")
+        raise NoKey(f"{source} holds no key: it is one line without spaces")
     # the address beside the key: a key of one server must not be sent to another
     address = url or environ.get("HEADRACE_CLIENT__URL") or known.get("url") or DEFAULT_URL
     if not _URL.fullmatch(address):

@@ -35,6 +35,13 @@ def test_the_environment_wins_over_the_local_file(local: Path, key_file: Path) -
     assert (found.url, found.key) == ("http://env", "sk_file")
 
 
+def test_a_key_in_the_environment_wins_over_the_local_file_and_loses_to_a_key_file(local: Path, key_file: Path) -> None:
+    environ = {"HEADRACE_CLIENT__KEY": "sk_env"}
+
+    assert find_connection(None, None, environ, key_name="apiKey", local=local).key == "sk_env"
+    assert find_connection(None, key_file, environ, key_name="apiKey", local=local).key == "sk_file"
+
+
 def test_flags_win_over_the_environment(local: Path, key_file: Path) -> None:
     environ = {"HEADRACE_CLIENT__URL": "http://env", "HEADRACE_CLIENT__KEY_FILE": "/nowhere"}
     found = find_connection("http://flag", key_file, environ, key_name="apiKey", local=local)
