@@ -37,7 +37,7 @@ class Stack(Up):
     """Start it, enter `watched()` inside a test's event loop, stop it; it may be watched again by the next test."""
 
     @contextlib.asynccontextmanager
-    async def watched(self, *, own_tenant: bool = False) -> AsyncIterator["Stack"]:
+    async def watched(self) -> AsyncIterator["Stack"]:
         """Open what a test needs: an HTTP session, the store, and the log from here on."""
         self.jobs, self.key = [], self.ready["apiKey"]
         self._heard = (self.folder / "up.log").stat().st_size
@@ -46,8 +46,6 @@ class Stack(Up):
         timeout = aiohttp.ClientTimeout(total=LIMIT_S)
         async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as self.http:
             await self.log.open()
-            if own_tenant:
-                self.key = await self.make_tenant()
             try:
                 yield self
             finally:

@@ -66,8 +66,9 @@ async def _shared() -> AsyncIterator[dict[str, Shared]]:
 async def _lend(shared: Shared, workers: int, node: pytest.Item) -> AsyncIterator[Any]:
     stack, is_whole = await shared.take(), False
     try:
-        async with stack.watched(own_tenant=True):
-            await stack.wait_until_quiet(workers)
+        async with stack.watched():
+            await stack.wait_until_quiet(workers)  # the last test may have stopped ingest
+            stack.key = await stack.make_tenant()
             yield stack
             is_whole = not node.stash.get(FAILED, True)
     finally:
