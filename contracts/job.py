@@ -45,10 +45,17 @@ TRANSITIONS: Final[Mapping[tuple[JobStatus | None, str], JobStatus]] = {
     (S.SCHEDULED, "job.expired"): S.EXPIRED,
     (S.QUEUED, "job.expired"): S.EXPIRED,
     (S.QUEUED, "job.failed"): S.FAILED,  # after job.attempt_failed in the same call, when no attempt is left
+    (S.SCHEDULED, "job.priority_changed"): S.SCHEDULED,
+    (S.QUEUED, "job.priority_changed"): S.QUEUED,
+    (S.IN_PROGRESS, "job.priority_changed"): S.IN_PROGRESS,  # counts should it wait again
+    (S.SCHEDULED, "job.metadata_changed"): S.SCHEDULED,
+    (S.QUEUED, "job.metadata_changed"): S.QUEUED,
+    (S.IN_PROGRESS, "job.metadata_changed"): S.IN_PROGRESS,
     # running
     (S.QUEUED, "job.started"): S.IN_PROGRESS,
     (S.IN_PROGRESS, "job.progress"): S.IN_PROGRESS,
     (S.IN_PROGRESS, "job.device_released"): S.IN_PROGRESS,
+    (S.IN_PROGRESS, "job.recharged"): S.IN_PROGRESS,
     (S.IN_PROGRESS, "job.cancel_requested"): S.IN_PROGRESS,  # it stops at its next step, or is killed
     (S.IN_PROGRESS, "job.lease_lost"): S.IN_PROGRESS,  # always followed by job.attempt_failed in the same call
     (S.IN_PROGRESS, "job.attempt_failed"): S.QUEUED,  # waits for its delay, or fails in the same call
@@ -176,6 +183,8 @@ def changes(event: ev.Event, fence: int) -> Changes:
             return _started(event, fence)
         case ev.JobProgress():
             return _progress(event)
+        case ev.JobPriorityChanged(priority=priority):
+            return {FIELDS["priority"]: priority}
         case ev.JobCancelRequested():
             return {FIELDS["cancel_requested_ms"]: NOW}
         case ev.JobAttemptFailed(error=error, next_attempt_at_ms=at):

@@ -23,6 +23,7 @@ from pydantic import (
 
 from contracts.errors import ConfigError
 from contracts.ids import is_pool_name
+from contracts.policy import SchedulingPolicy
 from contracts.retry import WEBHOOK_DELAYS_S, parse_delays
 
 PREFIX = "HEADRACE_"
@@ -128,6 +129,7 @@ class SchedulerSettings(Group):
 
     lease_s: Positive = 3.0
     tick_s: Positive = 0.5
+    policy: SchedulingPolicy = SchedulingPolicy()
 
 
 class RetrySettings(Group):
@@ -255,4 +257,5 @@ def _fault(detail: dict[str, object]) -> str:
         return f"{name}: there is no such setting; see contracts/settings.py for the names"
     if detail["type"] == "model_type":
         return f"{name}: is a group; set one of its names, {name}__..."
-    return f"{name}: {str(detail['msg']).removeprefix('Value error, ')}"
+    message = str(detail["msg"]).removeprefix("Value error, ")
+    return f"{name.removesuffix('__[KEY]')}: {message}"

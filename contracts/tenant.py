@@ -1,14 +1,10 @@
 """Tenants, keys and pools as folded from the configuration log. Pure."""
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from contracts import events as ev
 from contracts.positions import START
 from contracts.wire import Entry
-
-Tier = Literal["free", "standard", "enterprise"]
-TIER_WEIGHTS: dict[str, int] = {"enterprise": 8, "standard": 3, "free": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +12,11 @@ class Tenant:
     """Who pays. Weight inside its tier's weight; None in a limit means not set."""
 
     id: str
-    tier: Tier = "standard"
+    tier: ev.Tier = "standard"
     weight: float = 1.0
     limits: ev.TenantLimits = ev.TenantLimits()
     created_ms: int = 0
+    paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +38,10 @@ class Configuration:
     tenants: dict[str, Tenant] = field(default_factory=dict)
     keys: dict[str, ApiKey] = field(default_factory=dict)
     pools: dict[str, str] = field(default_factory=dict)  # name -> code
+    policies: dict[str, ev.PolicyFacts] = field(default_factory=dict)  # pool -> knobs that differ from the settings
+    paused_pools: frozenset[str] = frozenset()
+    paused_models: frozenset[str] = frozenset()  # name or name@version, in every pool
+    resources: dict[str, ev.ResourceRule] = field(default_factory=dict)
 
     def pool_of_code(self, code: str) -> str | None:
         """Return the pool whose ids carry this code."""
@@ -53,9 +54,11 @@ def configure(state: Configuration, entry: Entry) -> Configuration:
     moved = replace(state, position=entry.position)
     match event:
         case ev.TenantCreated() | ev.TenantUpdated():
-            created = state.tenants[event.tenant_id].created_ms if event.tenant_id in state.tenants else at_ms
-            tenant = Tenant(event.tenant_id, event.tier, event.weight, event.limits, created)
-            return replace(moved, tenants=state.tenants | {tenant.id: tenant})
+            known = state.tenants.get(event.tenant_id, Tenant(event.tenant_id, created_ms=at_ms))
+            return _with_tenant(moved, replace(known, tier=event.tier, weight=event.weight, limits=event.limits))
+        case ev.TenantPaused() | ev.TenantResumed():
+            known = state.tenants.get(event.tenant_id, Tenant(event.tenant_id, created_ms=at_ms))
+            return _with_tenant(moved, replace(known, paused=isinstance(event, ev.TenantPaused)))
         case ev.KeyCreated():
             key = ApiKey(event.key_id, event.tenant_id, event.sha256, event.scopes, at_ms)
             return replace(moved, keys=state.keys | {key.id: key})
@@ -63,5 +66,22 @@ def configure(state: Configuration, entry: Entry) -> Configuration:
             return replace(moved, keys={name: key for name, key in state.keys.items() if name != event.key_id})
         case ev.PoolCreated():
             return replace(moved, pools=state.pools | {event.pool: event.code})
+        case ev.PolicyChanged():
+            return replace(moved, policies=state.policies | {event.pool: event.policy})
+        case ev.PoolPaused():
+            return replace(moved, paused_pools=state.paused_pools | {event.pool})
+        case ev.PoolResumed():
+            return replace(moved, paused_pools=state.paused_pools - {event.pool})
+        case ev.ModelPaused():
+            return replace(moved, paused_models=state.paused_models | {event.model})
+        case ev.ModelResumed():
+            return replace(moved, paused_models=state.paused_models - {event.model})
+        case ev.ResourceDefined():
+            rule = ev.ResourceRule(rate=event.rate, window_ms=event.window_ms)
+            return replace(moved, resources=state.resources | {event.resource: rule})
         case _:
             return moved
+
+
+def _with_tenant(state: Configuration, tenant: Tenant) -> Configuration:
+    return replace(state, tenants=state.tenants | {tenant.id: tenant})

@@ -4,6 +4,8 @@ from typing import ClassVar, Literal
 
 from contracts.events.root import Event, Part
 
+Tier = Literal["free", "standard", "enterprise"]
+
 
 class TenantLimits(Part):
     """Limits of a tenant; None means not set. Counted within a pool."""
@@ -21,7 +23,7 @@ class TenantCreated(Event):
 
     TYPE: ClassVar[str] = "tenant.created"
     tenant_id: str
-    tier: Literal["free", "standard", "enterprise"] = "standard"
+    tier: Tier = "standard"
     weight: float = 1.0
     limits: TenantLimits = TenantLimits()
     reason: str = ""
@@ -33,7 +35,7 @@ class TenantUpdated(Event):
 
     TYPE: ClassVar[str] = "tenant.updated"
     tenant_id: str
-    tier: Literal["free", "standard", "enterprise"] = "standard"
+    tier: Tier = "standard"
     weight: float = 1.0
     limits: TenantLimits = TenantLimits()
     reason: str = ""
@@ -68,3 +70,88 @@ class PoolCreated(Event):
     TYPE: ClassVar[str] = "pool.created"
     pool: str
     code: str
+
+
+class PolicyFacts(Part):
+    """The knobs of a pool's policy; None leaves one as it is. Rules and defaults: `contracts.policy`."""
+
+    tier_weights: dict[Tier, float] | None = None
+    tier_floors: dict[Tier, float] | None = None
+    lead_s: float | None = None
+    bypass_s: float | None = None
+    hold: bool | None = None
+    deck_lead_s: float | None = None
+
+
+class PolicyChanged(Event):
+    """admin: these knobs of the pool's policy differ from the settings from now on."""
+
+    TYPE: ClassVar[str] = "policy.changed"
+    pool: str
+    policy: PolicyFacts
+    previous: PolicyFacts = PolicyFacts()
+    reason: str = ""
+    by: str = ""
+
+
+class PoolPaused(Event):
+    """admin: nothing of the pool is offered any more; what runs goes on."""
+
+    TYPE: ClassVar[str] = "pool.paused"
+    pool: str
+    reason: str = ""
+    by: str = ""
+
+
+class PoolResumed(Event):
+    """admin: the pool is served again."""
+
+    TYPE: ClassVar[str] = "pool.resumed"
+    pool: str
+    reason: str = ""
+    by: str = ""
+
+
+class TenantPaused(Event):
+    """admin: nothing of the tenant is offered any more; what runs goes on."""
+
+    TYPE: ClassVar[str] = "tenant.paused"
+    tenant_id: str
+    reason: str = ""
+    by: str = ""
+
+
+class TenantResumed(Event):
+    """admin: the tenant is served again."""
+
+    TYPE: ClassVar[str] = "tenant.resumed"
+    tenant_id: str
+    reason: str = ""
+    by: str = ""
+
+
+class ModelPaused(Event):
+    """admin: no job of the model is offered any more, in any pool; what runs goes on."""
+
+    TYPE: ClassVar[str] = "model.paused"
+    model: str
+    reason: str = ""
+    by: str = ""
+
+
+class ModelResumed(Event):
+    """admin: the model is served again."""
+
+    TYPE: ClassVar[str] = "model.resumed"
+    model: str
+    reason: str = ""
+    by: str = ""
+
+
+class ResourceDefined(Event):
+    """ingest: an external rate limit as pipelines.toml states it: `rate` tokens in any window."""
+
+    TYPE: ClassVar[str] = "resource.defined"
+    resource: str
+    rate: int
+    window_ms: int

@@ -19,6 +19,11 @@ class JobCreated(Event):
     timeout_ms: int
     start_by_ms: int | None = None  # after the job was created (or queued again)
     vram_bytes: int = 0
+    bucket: str | None = (
+        None  # of the parameters that decide how long a job takes: jobs of one bucket cost about the same
+    )
+    max_batch: int | None = None  # of the model, if more than 1: how many jobs of one bucket may run in one pass
+    resources: dict[str, int] | None = None  # external rate limits a start draws on: name -> tokens
     body_bytes: int = 0
     body_digest: str = ""  # salted SHA-256 of the body: proves what was asked, reveals nothing
     user_digest: str | None = None  # keyed digest of userId: the same user gets the same one
@@ -41,6 +46,9 @@ class JobQueued(Event):
     reason: QueueReason
     attempt: int  # the count after this event: a hand-back gives its attempt back
     worker_id: str | None = None
+    resource: str | None = None  # rate_limited: which one said "not now"
+    retry_after_ms: int | None = None  # rate_limited: for how long, as far as it said so
+    alone: bool | None = None  # from now on never in a batch: the last one was lost with it
 
 
 class JobAssigned(Event):
@@ -64,6 +72,9 @@ class JobAssigned(Event):
     i: int = 0
     of: int = 1
     now_ms: int = 0
+    hold_until_ms: int | None = None  # why is "hold": until when it may wait for a busy device that has its model
+    batch: str | None = None  # members of one batch carry the same one; they share a slot
+    batch_size: int | None = None
 
 
 class JobUnassigned(Event):
@@ -85,6 +96,7 @@ class JobStarted(Event):
     device: str
     attempt: int
     warm: bool = False
+    batch: str | None = None
 
 
 class JobProgress(Event):
@@ -182,6 +194,30 @@ class JobDeadLettered(Event):
 
     TYPE: ClassVar[str] = "job.dead_lettered"
     cause: str
+
+
+class JobPriorityChanged(Event):
+    """ingest: the job's band inside its tenant is another one from now on."""
+
+    TYPE: ClassVar[str] = "job.priority_changed"
+    priority: Priority
+    previous: Priority
+    by: str = ""
+
+
+class JobMetadataChanged(Event):
+    """ingest: the caller's metadata were replaced; the words themselves are in the body."""
+
+    TYPE: ClassVar[str] = "job.metadata_changed"
+    keys: tuple[str, ...] = ()
+    by: str = ""
+
+
+class JobRecharged(Event):
+    """scheduler: the attempt runs far beyond its estimate; this much is charged for it from now on."""
+
+    TYPE: ClassVar[str] = "job.recharged"
+    gpu_ms: int
 
 
 class JobForgotten(Event):

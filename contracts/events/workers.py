@@ -2,7 +2,8 @@
 
 from typing import ClassVar
 
-from contracts.events.root import Event, SlotInfo
+from contracts.events.configuration import PolicyFacts, Tier
+from contracts.events.root import Event, Part, SlotInfo
 
 
 class WorkerRegistered(Event):
@@ -48,12 +49,70 @@ class WorkerLost(Event):
     silent_ms: int
 
 
+class TenantRule(Part):
+    """What a choice uses of one tenant; counted within the pool. None: no limit."""
+
+    tier: Tier = "standard"
+    concurrency: int | None = None
+    user_concurrency: int | None = None
+    gpu_seconds_per_day: int | None = None
+    paused: bool = False
+
+
+class ResourceRule(Part):
+    """An external rate limit: `rate` tokens in any window."""
+
+    rate: int
+    window_ms: int
+
+
 class PolicyApplied(Event):
-    """scheduler: the leader copies the configuration it will use from now on into its own log."""
+    """scheduler: the leader copies the configuration it will use from now on into its own log.
+
+    None, and a tenant or resource that is not named, leave what was copied before.
+    """
 
     TYPE: ClassVar[str] = "policy.applied"
     position: str  # in the configuration log
-    weights: dict[str, float] = {}
+    weights: dict[str, float] = {}  # tier weight x tenant weight
+    tenants: dict[str, TenantRule] | None = None
+    policy: PolicyFacts | None = None  # complete: every knob
+    paused: bool | None = None  # the pool
+    paused_models: tuple[str, ...] | None = None
+    resources: dict[str, ResourceRule] | None = None
+
+
+class ResourceGranted(Event):
+    """scheduler: {_sys} gave this pool so many starts that draw on the resource."""
+
+    TYPE: ClassVar[str] = "resource.granted"
+    resource: str
+    n: int
+
+
+class ResourcePaused(Event):
+    """scheduler: the provider said "not now"; no start draws on the resource before then."""
+
+    TYPE: ClassVar[str] = "resource.paused"
+    resource: str
+    until_ms: int
+
+
+class TenantBudgetExhausted(Event):
+    """scheduler: the tenant has used its device time of the day in this pool."""
+
+    TYPE: ClassVar[str] = "tenant.budget_exhausted"
+    tenant_id: str
+    day: str  # UTC, 2026-11-30
+    used_gpu_seconds: int
+    limit_gpu_seconds: int
+
+
+class BudgetsRenewed(Event):
+    """scheduler: a new day has begun; every tenant's budget is whole again."""
+
+    TYPE: ClassVar[str] = "budgets.renewed"
+    day: str  # UTC, 2026-11-30
 
 
 class SchedulerMismatch(Event):

@@ -7,7 +7,7 @@ of the store opens nothing; `admin` implies no job scope.
 import hashlib
 from dataclasses import dataclass
 
-from contracts.tenant import Tier
+from contracts.events import Tier
 from services.ingest.edge.problems import Problem
 
 MAX_KEY_LENGTH = 256

@@ -3,7 +3,8 @@
 The fold may use only what its own log says, so the leader copies weights into it (`policy.applied`).
 """
 
-from contracts.tenant import TIER_WEIGHTS, Configuration, Tenant
+from contracts.policy import DEFAULT_WEIGHTS
+from contracts.tenant import Configuration, Tenant
 from services.scheduler.fold.ledger import DEFAULT_WEIGHT_MILLI
 from services.scheduler.fold.state import PoolState
 
@@ -33,4 +34,4 @@ class Weights:
 
 
 def _weight(tenant: Tenant) -> float:
-    return TIER_WEIGHTS[tenant.tier] * tenant.weight
+    return DEFAULT_WEIGHTS[tenant.tier] * tenant.weight

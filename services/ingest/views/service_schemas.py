@@ -1,6 +1,6 @@
 """The shapes of answers about the service itself: models, limits, tenants, keys, workers, health."""
 
-from contracts.tenant import Tier
+from contracts.events import Tier
 from services.ingest.views.schemas import Anything, Page, Shape
 
 
