@@ -31,6 +31,7 @@ from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
 from services.ingest.handlers.read import JobReader
+from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.metrics import IngestMetrics
@@ -122,7 +123,7 @@ class IngestService:
         info = InfoHandlers(context)
         routes: tuple[Route, ...] = (
             *job_routes(
-                SubmitHandler(context, reader, self._watch),
+                SubmitHandler(context, Submissions(context, reader), self._watch),
                 JobListHandler(context, reader),
                 JobHandlers(context, reader),
             ),

@@ -75,8 +75,10 @@ async def test_a_repeat_after_retention_names_the_job_and_makes_no_other(api: Ap
     assert (await play.decides(forgotten)).verdicts[0].word is Word.APPLIED
 
     again = await api.submit(headers=KEY)
+    waited = await api.submit(headers=KEY | {"Prefer": "wait=1"})
 
     assert (again.status, again.body["id"], again.body["status"]) == (200, job_id, "cancelled")
+    assert waited.body == again.body
     assert (await api.get(f"/v1/jobs/{job_id}")).status == 404
     assert await api.store.jobs.page("default", "t_a") == []
 

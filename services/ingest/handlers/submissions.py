@@ -1,0 +1,112 @@
+"""One submission of a caller, alone or as an item of a batch: from a valid shape to a durable job, and back to a view.
+
+Promises: every submission passes the same checks and limits, however it arrived.
+"""
+
+import re
+from dataclasses import dataclass
+from time import perf_counter
+
+from contracts.api import GenerationJobData
+from contracts.store.jobs import Limits
+from services.ingest.admission.admit import Admitted, Submission, admit
+from services.ingest.admission.draft import Draft, Origin, check, make_draft
+from services.ingest.admission.verdict import limits_for
+from services.ingest.context import Context
+from services.ingest.edge.problems import Problem
+from services.ingest.handlers.read import JobReader
+from services.ingest.minting import Mint
+from services.ingest.requests import fingerprint, run_at_ms
+from services.ingest.tenancy import Caller
+from services.ingest.views.body_lines import JsonObject
+from services.ingest.views.jobs import fresh_view
+
+_TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """What comes beside the body: who asks, under which Idempotency-Key, as part of which trace."""
+
+    caller: Caller
+    key_hash: str | None = None
+    traceparent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A submission that stands for a durable job."""
+
+    envelope: Envelope
+    draft: Draft
+    admitted: Admitted
+
+
+class Submissions:
+    """Everything a submission needs."""
+
+    def __init__(self, context: Context, reader: JobReader) -> None:
+        self._context = context
+        self._reader = reader
+        self._mint = Mint(context.now_ms)
+
+    async def submit(self, envelope: Envelope, data: GenerationJobData) -> Submitted:
+        """Make the job durable. Raises Problem when it is refused, StoreUnavailable when nobody knows."""
+        context, caller = self._context, envelope.caller
+        draft = self._draft(envelope, data)
+        seal = fingerprint(data) if envelope.key_hash is not None else ""
+        refused = context.readiness.refuses_admission(draft.pool)
+        submission = Submission(draft, caller.tenant_id, self._limits(caller), envelope.key_hash, seal, refused)
+        started_s = perf_counter()
+        try:
+            admitted = await admit(context, self._mint, submission)
+        except Problem as problem:
+            for policy in problem.policies:
+                context.metrics.count_refused(policy)
+            raise
+        context.metrics.append_seconds.observe(perf_counter() - started_s)
+        if not admitted.is_repeat:
+            context.metrics.count_created(caller.tier, draft.created.model, data.priority)
+        return Submitted(envelope, draft, admitted)
+
+    async def view(self, submitted: Submitted, *, latest: bool = False) -> JsonObject:
+        """Show the job: a new one as it was admitted (unless `latest`), another as it is now.
+
+        What retention removed is known by its claim alone; that view says `expired`.
+        """
+        envelope, admitted = submitted.envelope, submitted.admitted
+        shown = await self._reader.find(envelope.caller, admitted.job_id) if admitted.is_repeat or latest else None
+        if shown is None:
+            return self._forgotten(admitted) if admitted.is_repeat else self._fresh(submitted)
+        view = await self._reader.view(shown)
+        if admitted.is_repeat and envelope.key_hash is not None and view["status"] != admitted.last_status:
+            await self._reader.remember(envelope.caller, envelope.key_hash, admitted.job_id, view["status"])
+        return view
+
+    def _fresh(self, submitted: Submitted) -> JsonObject:
+        draft, admitted = submitted.draft, submitted.admitted
+        place = self._context.place(self._context.pool(draft.pool))
+        return fresh_view(draft.created, draft.spec, place, admitted.job_id, admitted.position, draft.run_at_ms)
+
+    def _forgotten(self, admitted: Admitted) -> JsonObject:
+        return {"id": admitted.job_id, "object": "job", "status": admitted.last_status, "expired": True}
+
+    def _draft(self, envelope: Envelope, data: GenerationJobData) -> Draft:
+        context = self._context
+        model = check(data, context.models.find(data.model), context.settings.webhook.allow_private)
+        pool = data.pool or model.pools[0]
+        origin = Origin(
+            tenant_id=envelope.caller.tenant_id,
+            user_key=context.secret("users"),
+            seed_bits=self._mint.seed_bits(),
+            salt=self._mint.salt(),
+            traceparent=envelope.traceparent if _TRACEPARENT.fullmatch(envelope.traceparent) else None,
+            key_hash=envelope.key_hash,
+        )
+        return make_draft(data, model, pool, run_at_ms(data, context.now_ms()), origin)
+
+    def _limits(self, caller: Caller) -> Limits:
+        tenant = self._context.store.directory.configuration.tenants.get(caller.tenant_id)
+        if tenant is None:
+            raise Problem("tenant_suspended", "The tenant of this key does not exist")
+        return limits_for(tenant.limits, self._context.settings.admission)
