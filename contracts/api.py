@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
-from contracts.events import WEBHOOK_EVENTS, Priority
+from contracts.events import WEBHOOK_EVENTS, Priority, Tier
+from contracts.policy import PolicySeconds, Share, Weight
 
 SCOPES = (
     "jobs:write",
@@ -30,7 +31,6 @@ MAX_ATTEMPTS = 20
 DEFAULT_MAX_ATTEMPTS = 3
 DAY_S = 86_400
 
-Tier = Literal["free", "standard", "enterprise"]
 Scope = Literal[
     "jobs:write",
     "jobs:read",
@@ -125,10 +125,18 @@ class GenerationJobData(Body):
 
 
 class TenantLimits(Body):
-    """What one tenant may hold at once; null leaves the default of the installation."""
+    """What one tenant may have; null: the default of the installation, or no limit where there is none."""
 
     queued_jobs: int | None = Field(default=None, ge=0, le=10_000_000)
     queued_bytes: int | None = Field(default=None, ge=0, le=1 << 40)
+    concurrency: int | None = Field(default=None, ge=1, le=1_000_000)
+    user_concurrency: int | None = Field(default=None, ge=1, le=1_000_000)
+    submits_per_minute: int | None = Field(default=None, ge=1, le=10_000_000)
+    gpu_seconds_per_day: int | None = Field(default=None, ge=1, le=1_000_000_000)
+
+
+# Beside the tier's own weight, which has a wider range.
+TenantWeight = Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)]
 
 
 class TenantCreate(Body):
@@ -136,7 +144,7 @@ class TenantCreate(Body):
 
     id: Annotated[str, Field(pattern=r"^t_[a-z0-9][a-z0-9_-]{0,47}$")]
     tier: Tier = "standard"
-    weight: int = Field(default=1, ge=1, le=1_000)
+    weight: TenantWeight = 1.0
     limits: TenantLimits = TenantLimits()
     reason: Reason = ""
 
@@ -145,8 +153,26 @@ class TenantPatch(Body):
     """Body of `PATCH /admin/v1/tenants/{t}`: what is left out stays as it is."""
 
     tier: Tier | None = None
-    weight: int | None = Field(default=None, ge=1, le=1_000)
+    weight: TenantWeight | None = None
     limits: TenantLimits | None = None
+    reason: Reason = ""
+
+
+class Because(Body):
+    """Body of a pause or resume: why."""
+
+    reason: Reason = ""
+
+
+class PolicyPatch(Body):
+    """Body of `PATCH /admin/v1/scheduler/policy`: what is left out stays, null goes back to the setting."""
+
+    tier_weights: dict[Tier, Weight] | None = None
+    tier_floors: dict[Tier, Share] | None = None
+    lead_seconds: PolicySeconds | None = None
+    bypass_seconds: PolicySeconds | None = None
+    hold: bool | None = None
+    deck_lead_seconds: PolicySeconds | None = None
     reason: Reason = ""
 
 

@@ -47,6 +47,10 @@ class Configuration:
         """Return the pool whose ids carry this code."""
         return next((name for name, known in self.pools.items() if known == code), None)
 
+    def is_model_paused(self, reference: str) -> bool:
+        """Whether `name@version` is paused, by itself or with all versions of its name."""
+        return reference in self.paused_models or reference.partition("@")[0] in self.paused_models
+
 
 def configure(state: Configuration, entry: Entry) -> Configuration:
     """Fold one entry of the configuration log; unknown types are skipped."""

@@ -29,7 +29,7 @@ class Vitals:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a tenant holds in a pool: jobs that have not ended, and the bytes of their bodies."""
+    """What a tenant, or everybody, holds in a pool: jobs that have not ended, and the bytes of their bodies."""
 
     open_jobs: int
     open_bytes: int
@@ -70,6 +70,15 @@ async def read_usage(client: Redis, pool: str, tenant_id: str) -> Usage:
     except (*LOST, ResponseError) as error:
         raise StoreUnavailable(str(error)) from error
     return Usage(int(open_jobs), int(open_bytes or 0))
+
+
+async def read_pool_usage(client: Redis, pool: str) -> Usage:
+    """Read what admission counts for a pool. Raises StoreUnavailable."""
+    try:
+        open_jobs, open_bytes = await client.hmget(keys.usage(pool), ["jobs", "bytes"])
+    except (*LOST, ResponseError) as error:
+        raise StoreUnavailable(str(error)) from error
+    return Usage(int(open_jobs or 0), int(open_bytes or 0))
 
 
 def _is_writable(info: dict[str, object]) -> bool:

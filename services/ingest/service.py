@@ -30,6 +30,8 @@ from services.ingest.handlers.artifacts import ArtifactHandler
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
+from services.ingest.handlers.pauses import PauseHandlers
+from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.read import JobReader
 from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
@@ -37,7 +39,7 @@ from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.metrics import IngestMetrics
 from services.ingest.readiness import Readiness
 from services.ingest.routes import Route
-from services.ingest.table import admin_routes, artifact_routes, info_routes, job_routes
+from services.ingest.table import admin_routes, artifact_routes, info_routes, job_routes, scheduling_routes
 from services.ingest.views.openapi import openapi
 from services.ingest.watch import JobWatch
 
@@ -129,6 +131,7 @@ class IngestService:
             ),
             *artifact_routes(ArtifactHandler(context, authenticate)),
             *admin_routes(AdminHandlers(context), WorkerHandlers(context)),
+            *scheduling_routes(PoolHandlers(context), PauseHandlers(context)),
             *info_routes(info),
         )
         info.publish(openapi(routes, _version()))

@@ -1,11 +1,13 @@
 """The route table: everything this service serves, one row each. Router, scope checks and OpenAPI are made of it."""
 
-from contracts.api import GenerationJobData, KeyCreate, TenantCreate, TenantPatch
+from contracts.api import Because, GenerationJobData, KeyCreate, PolicyPatch, TenantCreate, TenantPatch
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
+from services.ingest.handlers.pauses import PauseHandlers
+from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.routes import Parameter, Route
@@ -130,6 +132,35 @@ def admin_routes(admin: AdminHandlers, workers: WorkerHandlers) -> tuple[Route, 
               reply=about.WorkerPage, problems=("bad_parameter",)),
         Route("GET", "/admin/v1/workers/{worker}", workers.get_worker, "Show a worker.", "admin",
               reply=about.Worker, problems=("worker_not_found", "bad_parameter")),
+    )  # fmt: skip
+
+
+def scheduling_routes(pools: PoolHandlers, pauses: PauseHandlers) -> tuple[Route, ...]:
+    """Return the operator's routes about what is scheduled and how."""
+    pool, model, policy = "/admin/v1/pools/{pool}", "/admin/v1/models/{model}", "/admin/v1/scheduler/policy"
+    of_pool = (Parameter("pool", "The first pool when it is left out."),)
+    return (
+        Route("GET", "/admin/v1/pools", pools.list_pools, "List pools.", "admin",
+              reply=about.PoolPage, problems=("bad_cursor", "bad_parameter"), parameters=_PAGED),
+        Route("GET", pool, pools.get_pool, "Show a pool.", "admin",
+              reply=about.Pool, problems=("pool_not_found", "bad_parameter")),
+        Route("GET", policy, pools.get_policy, "Show a pool's scheduling policy.", "admin",
+              reply=about.Policy, problems=("pool_not_found", "bad_parameter"), parameters=of_pool),
+        Route("PATCH", policy, pools.patch_policy, "Change a pool's scheduling policy.", "admin",
+              body=PolicyPatch, reply=about.Policy, parameters=of_pool,
+              problems=("pool_not_found", "bad_parameter", "version_mismatch")),
+        Route("POST", pool + "/pause", pauses.pause_pool, "Offer nothing of a pool any more.", "admin",
+              body=Because, reply=about.Pool, problems=("pool_not_found", "version_mismatch")),
+        Route("POST", pool + "/resume", pauses.resume_pool, "Serve a pool again.", "admin",
+              body=Because, reply=about.Pool, problems=("pool_not_found", "version_mismatch")),
+        Route("POST", _TENANT + "/pause", pauses.pause_tenant, "Offer nothing of a tenant any more.", "admin",
+              body=Because, reply=about.Tenant, problems=("tenant_not_found", "version_mismatch")),
+        Route("POST", _TENANT + "/resume", pauses.resume_tenant, "Serve a tenant again.", "admin",
+              body=Because, reply=about.Tenant, problems=("tenant_not_found", "version_mismatch")),
+        Route("POST", model + "/pause", pauses.pause_model, "Offer nothing of a model any more.", "admin",
+              body=Because, reply=about.PausedModel, problems=("model_not_found", "version_mismatch")),
+        Route("POST", model + "/resume", pauses.resume_model, "Serve a model again.", "admin",
+              body=Because, reply=about.PausedModel, problems=("model_not_found", "version_mismatch")),
     )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Tenants, keys and workers: configuration as events, keys as digests."""
 
 import asyncio
+from typing import Any
 
 import orjson
 import pytest
@@ -21,13 +22,43 @@ async def test_a_tenant_is_created_once_and_changed_in_parts(api: Api) -> None:
     assert (made.status, made.body["tier"]) == (201, "enterprise")
     assert made.body["webhookSecret"].startswith("whsec_")
     assert (twice.status, twice.code) == (409, "already_exists")
-    assert changed.body["limits"] == {"queuedJobs": 5, "queuedBytes": 9}
+    unset = dict.fromkeys(("concurrency", "userConcurrency", "submitsPerMinute", "gpuSecondsPerDay"))
+    assert changed.body["limits"] == {"queuedJobs": 5, "queuedBytes": 9} | unset
     assert changed.body["weight"] == 2
     shown = await api.admin("GET", "/admin/v1/tenants/t_acme")
     assert shown.body == changed.body
     assert "webhookSecret" not in shown.body
     assert (await api.admin("GET", "/admin/v1/tenants/t_none")).status == 404
     assert (await api.admin("PATCH", "/admin/v1/tenants/t_none", json={})).status == 404
+
+
+async def test_every_limit_and_a_fraction_of_a_weight_are_kept_and_taken_back(api: Api) -> None:
+    limits = {"concurrency": 2, "userConcurrency": 1, "submitsPerMinute": 600, "gpuSecondsPerDay": 7_200}
+
+    changed = await api.admin("PATCH", "/admin/v1/tenants/t_a", json={"limits": limits, "weight": 0.5})
+    back = await api.admin("PATCH", "/admin/v1/tenants/t_a", json={"limits": {"concurrency": None}})
+
+    assert changed.body["weight"] == back.body["weight"] == 0.5
+    assert changed.body["limits"] == limits | {"queuedJobs": None, "queuedBytes": None}
+    assert back.body["limits"] == changed.body["limits"] | {"concurrency": None}
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({"weight": -1}, "/weight"),
+        ({"weight": 0}, "/weight"),
+        ({"weight": 1_000.5}, "/weight"),
+        ({"tier": "gold"}, "/tier"),
+        ({"limits": {"concurrency": 0}}, "/limits/concurrency"),
+        ({"limits": {"submitsPerMinute": 1.5}}, "/limits/submitsPerMinute"),
+        ({"limits": {"gpu_seconds_per_day": -1}}, "/limits/gpu_seconds_per_day"),
+    ],
+)
+async def test_a_weight_or_limit_out_of_bounds_is_refused_where_it_stands(api: Api, body: Any, pointer: str) -> None:
+    refused = await api.admin("PATCH", "/admin/v1/tenants/t_a", json=body)
+
+    assert (refused.status, refused.pointers) == (422, [pointer])
 
 
 async def test_two_at_once_create_one_tenant(api: Api) -> None:
@@ -111,13 +142,16 @@ async def test_the_right_id_with_a_wrong_secret_is_401(api: Api) -> None:
         ("GET", "/v1/models", "models:read"),
         ("GET", "/admin/v1/tenants", "admin"),
         ("GET", "/admin/v1/workers", "admin"),
+        ("PATCH", "/admin/v1/scheduler/policy", "admin"),
+        ("POST", "/admin/v1/pools/default/pause", "admin"),
+        ("POST", "/admin/v1/models/draw/resume", "admin"),
     ],
 )
 async def test_each_route_asks_for_its_scope(api: Api, method: str, path: str, needed: str) -> None:
     every = {"jobs:write", "jobs:read", "events:read", "models:read", "admin", "audit:read"}
     key = await api.new_key("t_a", sorted(every - {needed}))
 
-    answer = await api.call(method, path, key=key, **({"json": {}} if method == "POST" else {}))
+    answer = await api.call(method, path, key=key, **({} if method == "GET" else {"json": {}}))
 
     assert (answer.status, answer.code, answer.body["scope"]) == (403, "missing_scope", needed)
 

@@ -42,6 +42,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "model_not_found": Kind(404, "There is no such model"),
     "tenant_not_found": Kind(404, "There is no such tenant"),
     "key_not_found": Kind(404, "There is no such key"),
+    "pool_not_found": Kind(404, "There is no such pool"),
     "worker_not_found": Kind(404, "There is no such worker"),
     "method_not_allowed": Kind(405, "This method is not allowed here"),
     "request_timeout": Kind(408, "The request did not arrive in time", retryable=True, closes_connection=True),

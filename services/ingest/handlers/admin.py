@@ -2,35 +2,28 @@
 
 import base64
 import secrets
-from collections.abc import Mapping
 
 from aiohttp import web
 
 from contracts import events as ev
 from contracts.api import KeyCreate, TenantCreate, TenantPatch
 from contracts.errors import Rejected
-from contracts.store.directory import Decide
 from contracts.tenant import ApiKey, Configuration, Tenant
 from services.ingest.context import Context
-from services.ingest.cursor import BadCursor, seal, unseal
-from services.ingest.edge.body import read_body
 from services.ingest.edge.problems import Problem
-from services.ingest.handlers.answers import check_query, json_answer, page_answer, read_limit
+from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.configured import NOTHING, ConfiguredHandlers, find_tenant
 from services.ingest.minting import Mint
-from services.ingest.requests import B, parse_body
 from services.ingest.tenancy import Caller, digest_of, write_key
 from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.times import instant
 
-_PAGE = frozenset({"limit", "cursor"})
-_NOTHING: frozenset[str] = frozenset()
 
-
-class AdminHandlers:
-    """Routes below `/admin/v1/tenants`."""
+class AdminHandlers(ConfiguredHandlers):
+    """Routes below `/admin/v1/tenants`, but for pauses."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context)
         self._mint = Mint(context.now_ms)
 
     async def create_tenant(self, request: web.Request, caller: Caller) -> web.Response:
@@ -52,18 +45,18 @@ class AdminHandlers:
             )
 
         state = await self._change(decide, wanted.id, {f"webhook:{wanted.id}": secret})
-        view = _tenant_view(state.tenants[wanted.id]) | {"webhookSecret": secret}
+        view = tenant_view(state.tenants[wanted.id]) | {"webhookSecret": secret}
         return json_answer(view, 201, {"Location": f"/admin/v1/tenants/{wanted.id}"})
 
     async def list_tenants(self, request: web.Request, caller: Caller) -> web.Response:
         """List all tenants by id."""
         tenants = self._configuration().tenants
-        return self._page(request, "tenants", {name: _tenant_view(tenant) for name, tenant in tenants.items()})
+        return self._page(request, "tenants", {name: tenant_view(tenant) for name, tenant in tenants.items()})
 
     async def get_tenant(self, request: web.Request, caller: Caller) -> web.Response:
         """Show one tenant."""
-        check_query(request, _NOTHING)
-        return json_answer(_tenant_view(_tenant(self._configuration(), request.match_info["tenant"])))
+        check_query(request, NOTHING)
+        return json_answer(tenant_view(find_tenant(self._configuration(), request.match_info["tenant"])))
 
     async def patch_tenant(self, request: web.Request, caller: Caller) -> web.Response:
         """Change what is given, leave the rest."""
@@ -71,7 +64,7 @@ class AdminHandlers:
         tenant_id = request.match_info["tenant"]
 
         def decide(state: Configuration) -> ev.Event:
-            tenant = _tenant(state, tenant_id)
+            tenant = find_tenant(state, tenant_id)
             changed = wanted.limits.model_dump(exclude_unset=True, by_alias=False) if wanted.limits else {}
             return ev.TenantUpdated(
                 tenant_id=tenant_id,
@@ -83,7 +76,7 @@ class AdminHandlers:
             )
 
         state = await self._change(decide, tenant_id)
-        return json_answer(_tenant_view(state.tenants[tenant_id]))
+        return json_answer(tenant_view(state.tenants[tenant_id]))
 
     async def create_key(self, request: web.Request, caller: Caller) -> web.Response:
         """Create a key; it is shown this once, only its digest is kept."""
@@ -101,7 +94,7 @@ class AdminHandlers:
         )
 
         def decide(state: Configuration) -> ev.Event:
-            _tenant(state, tenant_id)
+            find_tenant(state, tenant_id)
             return created
 
         state = await self._change(decide, created.key_id)
@@ -112,13 +105,13 @@ class AdminHandlers:
         """List a tenant's keys, without the keys themselves."""
         tenant_id = request.match_info["tenant"]
         state = self._configuration()
-        _tenant(state, tenant_id)
+        find_tenant(state, tenant_id)
         keys = {name: _key_view(key) for name, key in state.keys.items() if key.tenant_id == tenant_id}
         return self._page(request, f"keys\n{tenant_id}", keys)
 
     async def get_key(self, request: web.Request, caller: Caller) -> web.Response:
         """Show one key, without the key itself."""
-        check_query(request, _NOTHING)
+        check_query(request, NOTHING)
         return json_answer(_key_view(_key(self._configuration(), request)))
 
     async def revoke_key(self, request: web.Request, caller: Caller) -> web.Response:
@@ -134,36 +127,6 @@ class AdminHandlers:
         await self._change(decide, key_id)
         return web.Response(status=204)
 
-    def _configuration(self) -> Configuration:
-        return self._context.store.directory.configuration
-
-    async def _change(self, decide: Decide, subject: str, kept: Mapping[str, str] | None = None) -> Configuration:
-        return await self._context.within(self._context.store.directory.change(decide, subject, kept))
-
-    async def _read(self, request: web.Request, kind: type[B]) -> B:
-        check_query(request, _NOTHING)
-        with self._context.room.share() as share:
-            return parse_body(kind, await read_body(request, self._context.body_limits, share))
-
-    def _page(self, request: web.Request, question: str, views: Mapping[str, JsonObject]) -> web.Response:
-        check_query(request, _PAGE)
-        limit = read_limit(request)
-        secret = self._context.secret("cursors")
-        try:
-            after = unseal(secret, question, request.query["cursor"]) if "cursor" in request.query else ""
-        except BadCursor:
-            raise Problem("bad_cursor") from None
-        names = sorted(name for name in views if name > after)
-        cursor = seal(secret, question, names[limit - 1]) if len(names) > limit else None
-        return page_answer(request, [views[name] for name in names[:limit]], cursor)
-
-
-def _tenant(state: Configuration, tenant_id: str) -> Tenant:
-    tenant = state.tenants.get(tenant_id)
-    if tenant is None:
-        raise Problem("tenant_not_found")
-    return tenant
-
 
 def _key(state: Configuration, request: web.Request) -> ApiKey:
     key = state.keys.get(request.match_info["key"])
@@ -172,13 +135,15 @@ def _key(state: Configuration, request: web.Request) -> ApiKey:
     return key
 
 
-def _tenant_view(tenant: Tenant) -> JsonObject:
+def tenant_view(tenant: Tenant) -> JsonObject:
+    """Return a tenant as it is shown."""
     return {
         "id": tenant.id,
         "object": "tenant",
         "tier": tenant.tier,
         "weight": tenant.weight,
-        "limits": {"queuedJobs": tenant.limits.queued_jobs, "queuedBytes": tenant.limits.queued_bytes},
+        "paused": tenant.paused,
+        "limits": tenant.limits.model_dump(by_alias=True),
         "createdAt": instant(tenant.created_ms),
     }
 

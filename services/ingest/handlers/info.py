@@ -5,7 +5,7 @@ import hashlib
 import orjson
 from aiohttp import web
 
-from contracts.model_spec import describe
+from contracts.model_spec import ModelSpec, describe
 from contracts.store.vitals import read_usage
 from services.ingest.context import Context
 from services.ingest.edge.conditional import etag, is_unchanged
@@ -27,7 +27,7 @@ class InfoHandlers:
     async def list_models(self, request: web.Request, caller: Caller) -> web.Response:
         """List the models of the pipelines file."""
         check_query(request, _NOTHING)
-        data = [describe(model) for model in self._context.models]
+        data = [self._model_view(model) for model in self._context.models]
         return json_answer({"data": data, "hasMore": False, "nextCursor": None})
 
     async def get_model(self, request: web.Request, caller: Caller) -> web.Response:
@@ -36,7 +36,7 @@ class InfoHandlers:
         model = self._context.models.find(request.match_info["name"])
         if model is None:
             raise Problem("model_not_found")
-        return json_answer(describe(model))
+        return json_answer(self._model_view(model))
 
     async def limits(self, request: web.Request, caller: Caller) -> web.Response:
         """Show the tenant's limits and what of them is in use, for each pool."""
@@ -64,6 +64,10 @@ class InfoHandlers:
                 "use": use,
             }
         )
+
+    def _model_view(self, model: ModelSpec) -> JsonObject:
+        paused = self._context.store.directory.configuration.is_model_paused(model.reference)
+        return describe(model) | {"paused": paused}
 
     async def healthz(self, request: web.Request) -> web.Response:
         """Say that the process lives; the store has no part in it."""

@@ -15,7 +15,17 @@ class Model(Shape):
     timeout_seconds: float
     silence_seconds: float | None
     resources: dict[str, int]
+    paused: bool
     inputs: dict[str, Anything]
+
+
+class PausedModel(Shape):
+    """Whether a model is offered; `pausedAs` are the names it is paused under, of which one may be the name alone."""
+
+    name: str
+    object: str
+    paused: bool
+    paused_as: list[str]
 
 
 class ModelPage(Page):
@@ -50,10 +60,14 @@ class Limits(Shape):
 
 
 class TenantLimitsShown(Shape):
-    """The tenant's own limits; null: the installation's default holds."""
+    """The tenant's own limits; null: the installation's default holds, or no limit where there is none."""
 
     queued_jobs: int | None
     queued_bytes: int | None
+    concurrency: int | None
+    user_concurrency: int | None
+    submits_per_minute: int | None
+    gpu_seconds_per_day: int | None
 
 
 class Tenant(Shape):
@@ -63,6 +77,7 @@ class Tenant(Shape):
     object: str
     tier: Tier
     weight: float
+    paused: bool
     limits: TenantLimitsShown
     created_at: str
     webhook_secret: str | None = None
@@ -72,6 +87,37 @@ class TenantPage(Page):
     """Tenants by id."""
 
     data: list[Tenant]
+
+
+class Pool(Shape):
+    """A pool; `workers` are those that take offers."""
+
+    name: str
+    object: str
+    paused: bool
+    models: list[str]
+    workers: int
+    use: LimitUse
+
+
+class PoolPage(Page):
+    """Pools by name."""
+
+    data: list[Pool]
+
+
+class Policy(Shape):
+    """The scheduling policy of a pool as it is in force; `changed` are the knobs that differ from the settings."""
+
+    pool: str
+    object: str
+    tier_weights: dict[Tier, float]
+    tier_floors: dict[Tier, float]
+    lead_seconds: float
+    bypass_seconds: float
+    hold: bool
+    deck_lead_seconds: float
+    changed: list[str]
 
 
 class Key(Shape):

@@ -1,0 +1,56 @@
+"""What handlers of the configuration share: the folded state, the one way to change it, bodies and pages."""
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from contracts.store.directory import Decide
+from contracts.tenant import Configuration, Tenant
+from services.ingest.context import Context
+from services.ingest.cursor import BadCursor, seal, unseal
+from services.ingest.edge.body import read_body
+from services.ingest.edge.problems import Problem
+from services.ingest.handlers.answers import check_query, page_answer, read_limit
+from services.ingest.requests import B, parse_body
+from services.ingest.views.body_lines import JsonObject
+
+NOTHING: frozenset[str] = frozenset()
+_PAGE = frozenset({"limit", "cursor"})
+
+
+class ConfiguredHandlers:
+    """Base of the handlers below `/admin/v1` that read and write configuration."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def _configuration(self) -> Configuration:
+        return self._context.store.directory.configuration
+
+    async def _change(self, decide: Decide, subject: str, kept: Mapping[str, str] | None = None) -> Configuration:
+        return await self._context.within(self._context.store.directory.change(decide, subject, kept))
+
+    async def _read(self, request: web.Request, kind: type[B], query: frozenset[str] = NOTHING) -> B:
+        check_query(request, query)
+        with self._context.room.share() as share:
+            return parse_body(kind, await read_body(request, self._context.body_limits, share))
+
+    def _page(self, request: web.Request, question: str, views: Mapping[str, JsonObject]) -> web.Response:
+        check_query(request, _PAGE)
+        limit = read_limit(request)
+        secret = self._context.secret("cursors")
+        try:
+            after = unseal(secret, question, request.query["cursor"]) if "cursor" in request.query else ""
+        except BadCursor:
+            raise Problem("bad_cursor") from None
+        names = sorted(name for name in views if name > after)
+        cursor = seal(secret, question, names[limit - 1]) if len(names) > limit else None
+        return page_answer(request, [views[name] for name in names[:limit]], cursor)
+
+
+def find_tenant(state: Configuration, tenant_id: str) -> Tenant:
+    """Return a tenant. Raises Problem `tenant_not_found`."""
+    tenant = state.tenants.get(tenant_id)
+    if tenant is None:
+        raise Problem("tenant_not_found")
+    return tenant
