@@ -8,7 +8,7 @@ import orjson
 from contracts import events as ev
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.write import JobGuard, KeyRing, WorkerFields, Write, encode
+from contracts.store.write import JobGuard, KeyRing, Write, encode, off_deck
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Offer:
     bytes: int = 0
     est_ms: int = 0
     webhook_events: tuple[str, ...] = ()
+    batch: str = ""  # offers of one batch are run in one pass
 
     def to_data(self) -> dict[str, object]:
         """Return the JSON of the work entry."""
@@ -144,7 +145,7 @@ class Attempts:
         event = ev.JobUnassigned(worker_id=worker_id, offer_id=offer.offer_id, reason=reason)
         write = Write(
             offer.job_id, (event,), guard=JobGuard(offer_id=offer.offer_id),
-            worker_fields=(WorkerFields(worker_id, {f"d{offer.slot}": ""}),),
+            worker_fields=(off_deck(worker_id, offer.slot, offer.job_id, offer.offer_id),),
         )  # fmt: skip
         return replies.reply(await self._call("decline", ring.keys, [now_ms, encode(write, ring)]))
 
@@ -167,13 +168,14 @@ def _emit_keys(attempt: Attempt) -> list[str]:
 
 
 def _start_write(attempt: Attempt, event: ev.JobStarted, done_entries: Sequence[str]) -> Write:
+    offer = attempt.offer
     return Write(
         attempt.job_id,
         (event,),
         fence=attempt.fence,
-        hooked=frozenset(attempt.offer.webhook_events),
-        guard=JobGuard(fence=attempt.fence - 1, offer_id=attempt.offer.offer_id),
-        worker_fields=(WorkerFields(attempt.worker_id, {f"d{attempt.offer.slot}": ""}),),
+        hooked=frozenset(offer.webhook_events),
+        guard=JobGuard(fence=attempt.fence - 1, offer_id=offer.offer_id),
+        worker_fields=(off_deck(attempt.worker_id, offer.slot, offer.job_id, offer.offer_id),),
         ack=(attempt.worker_id, tuple(done_entries)),
     )
 

@@ -44,15 +44,27 @@ class WorkerGuard:
     worker_id: str
     open: bool = False
     deck_empty: int | None = None  # of this slot
+    batch: str = ""  # then the deck may also hold offers of this batch
     heartbeat: int | None = None  # the counter is still this, or the worker is gone
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerFields:
-    """Fields of a worker's hash to set; an empty value removes the field."""
+    """Fields of a worker's hash to set; an empty value removes the field. Decks: `on_deck` and `off_deck`."""
 
     worker_id: str
     fields: Mapping[str, str]
+
+
+def on_deck(worker_id: str, slot: int, job_id: str, offer_id: str, batch: str = "") -> WorkerFields:
+    """Put an offer on the slot's deck: alone, or beside the others of its batch."""
+    offer = f"{job_id} {offer_id}"
+    return WorkerFields(worker_id, {f"d{slot}": f"+batch {batch} {offer}" if batch else offer})
+
+
+def off_deck(worker_id: str, slot: int, job_id: str, offer_id: str) -> WorkerFields:
+    """Take this offer off the slot's deck, and nothing else that may lie there by now."""
+    return WorkerFields(worker_id, {f"d{slot}": f"-{job_id} {offer_id}"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +162,8 @@ def _worker_guard(guard: WorkerGuard, ring: KeyRing) -> dict[str, object]:
         out["open"] = 1
     if guard.deck_empty is not None:
         out["deck"] = guard.deck_empty
+    if guard.batch:
+        out["batch"] = guard.batch
     if guard.heartbeat is not None:
         out["hb"] = guard.heartbeat
     return out

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from contracts import events as ev
 from contracts.job import JobStatus
 from contracts.store.attempts import Offer
-from contracts.store.write import JobGuard, WorkEntry, WorkerFields, WorkerGuard, Write
+from contracts.store.write import JobGuard, WorkEntry, WorkerGuard, Write, off_deck, on_deck
 from services.scheduler.fold import policy
 from services.scheduler.fold.choosing import Choice, Withdrawal
 from services.scheduler.fold.job_folds import OVERTAKEN, WORKER_LOST
@@ -47,7 +47,7 @@ def offer(job: Job, choice: Choice, offer_id: str, basis: Basis, i: int, of: int
         est_ms=choice.est_ms, wait_ms=choice.wait_ms, policy=policy.NAME, policy_version=policy.VERSION, phase="flat",
         anchor=choice.anchor, why=choice.why, basis=basis.position, turn=basis.turn, i=i, of=of, now_ms=basis.now_ms,
     )  # fmt: skip
-    on_deck = Offer(
+    made = Offer(
         job.id, offer_id, choice.slot, job.fence, job.attempt, job.max_attempts, job.tenant_id, job.model,
         job.timeout_ms, choice.bytes, choice.est_ms, tuple(sorted(job.hooks)),
     )  # fmt: skip
@@ -55,8 +55,8 @@ def offer(job: Job, choice: Choice, offer_id: str, basis: Basis, i: int, of: int
         job.id, (event,), hooked=job.hooks,
         guard=JobGuard(states=(JobStatus.QUEUED,), fence=job.fence, run=job.run),
         worker_guard=WorkerGuard(choice.worker_id, open=True, deck_empty=choice.slot),
-        worker_fields=(WorkerFields(choice.worker_id, {f"d{choice.slot}": f"{job.id} {offer_id}"}),),
-        work=(WorkEntry(choice.worker_id, "offer", on_deck.to_data()),),
+        worker_fields=(on_deck(choice.worker_id, choice.slot, job.id, offer_id),),
+        work=(WorkEntry(choice.worker_id, "offer", made.to_data()),),
     )  # fmt: skip
     return Decision(write, job.id, choice.worker_id, choice.slot)
 
@@ -74,7 +74,7 @@ def expire(job: Job, now_ms: int) -> Decision:
     offers = job.offers.values()
     write = Write(
         job.id, (event,), hooked=job.hooks, guard=_as_it_waits(job), closes_for=job.tenant_id,
-        worker_fields=tuple(WorkerFields(offer.worker_id, {f"d{offer.slot}": ""}) for offer in offers),
+        worker_fields=tuple(off_deck(offer.worker_id, offer.slot, job.id, offer.id) for offer in offers),
         work=tuple(_withdrawn(job, offer.id, offer.worker_id) for offer in offers),
     )  # fmt: skip
     return Decision(write, job.id)
@@ -149,7 +149,7 @@ def _withdrawn(job: Job, offer_id: str, worker_id: str) -> WorkEntry:
 def _take_back(job: Job, event: ev.JobUnassigned, slot: int, worker_guard: WorkerGuard | None) -> Decision:
     write = Write(
         job.id, (event,), hooked=job.hooks, guard=JobGuard(offer_id=event.offer_id), worker_guard=worker_guard,
-        worker_fields=(WorkerFields(event.worker_id, {f"d{slot}": ""}),),
+        worker_fields=(off_deck(event.worker_id, slot, job.id, event.offer_id),),
         work=(_withdrawn(job, event.offer_id, event.worker_id),),
     )  # fmt: skip
     return Decision(write, job.id, event.worker_id, slot)

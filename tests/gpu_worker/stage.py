@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from contracts.store.attempts import Offer
 from contracts.store.jobs import History, Limits
 from contracts.store.leadership import build_turn
 from contracts.store.log import Poison
-from contracts.store.write import JobGuard, WorkEntry, WorkerFields, WorkerGuard, Write
+from contracts.store.write import JobGuard, WorkEntry, WorkerGuard, Write, off_deck, on_deck
 from contracts.wire import Entry
 from services.gpu_worker.config import Host, WorkerConfig, worker_config
 from services.gpu_worker.lane import Lane
@@ -67,33 +67,43 @@ class Stage:
 
     async def offer(self, job_id: str, worker_id: str, slot: int = 0) -> Word:
         """Offer a job as it is now; REFUSED if the deck is not empty."""
+        return (await self.offer_batch([job_id], worker_id, slot, ""))[0]
+
+    async def offer_batch(
+        self, job_ids: Sequence[str], worker_id: str, slot: int = 0, batch: str = "1-0"
+    ) -> list[Word]:
+        """Offer jobs for one pass, as one turn does."""
+        return await self._decide(*[await self._assign(job_id, worker_id, slot, batch) for job_id in job_ids])
+
+    async def _assign(self, job_id: str, worker_id: str, slot: int, batch: str) -> Write:
         state = await self.state(job_id)
         offer = Offer(
             job_id=job_id, offer_id=f"off{next(self._numbers)}", slot=slot, fence=state.fence, attempt=state.attempt,
             max_attempts=state.max_attempts, tenant_id=TENANT, model=state.model, timeout_ms=state.timeout_ms,
+            batch=batch,
         )  # fmt: skip
         self._offers[job_id] = (worker_id, offer)
-        assign = Write(
+        return Write(
             job_id,
             (ev.JobAssigned(worker_id=worker_id, offer_id=offer.offer_id, slot=slot, device="cpu"),),
             guard=JobGuard(states=("queued",), fence=state.fence),
-            worker_guard=WorkerGuard(worker_id, open=True, deck_empty=slot),
-            worker_fields=(WorkerFields(worker_id, {f"d{slot}": f"{job_id} {offer.offer_id}"}),),
+            worker_guard=WorkerGuard(worker_id, open=True, deck_empty=slot, batch=batch),
+            worker_fields=(on_deck(worker_id, slot, job_id, offer.offer_id, batch),),
             work=(WorkEntry(worker_id, "offer", offer.to_data()),),
         )
-        return await self._decide(assign)
 
     async def withdraw(self, job_id: str) -> Word:
         worker_id, offer = self._offers[job_id]
-        return await self._decide(
+        (word,) = await self._decide(
             Write(
                 job_id,
                 (ev.JobUnassigned(worker_id=worker_id, offer_id=offer.offer_id, reason="better"),),
                 guard=JobGuard(offer_id=offer.offer_id),
-                worker_fields=(WorkerFields(worker_id, {f"d{offer.slot}": ""}),),
+                worker_fields=(off_deck(worker_id, offer.slot, job_id, offer.offer_id),),
                 work=(WorkEntry(worker_id, "withdraw", {"offerId": offer.offer_id, "jobId": job_id}),),
             )
         )
+        return word
 
     async def cancel(self, job_id: str, *, tell: bool = True) -> Word:
         """Ask for the end of a running job; without `tell` only the heartbeat can find out."""
@@ -116,18 +126,20 @@ class Stage:
             ev.JobLeaseLost(worker_id=state.worker_id or "", attempt=state.attempt),
             ev.JobAttemptFailed(error=error, attempt=state.attempt, will_retry=True),
         )
-        return await self._decide(Write(job_id, events, fence=state.fence, guard=JobGuard(fence=state.fence)))
+        (word,) = await self._decide(Write(job_id, events, fence=state.fence, guard=JobGuard(fence=state.fence)))
+        return word
 
     async def remove(self, worker_id: str) -> Word:
         event = ev.WorkerLost(worker_id=worker_id, silent_ms=1)
-        return await self._decide(Write(worker_id, (event,), of_job=False, remove_worker=worker_id))
+        (word,) = await self._decide(Write(worker_id, (event,), of_job=False, remove_worker=worker_id))
+        return word
 
-    async def _decide(self, write: Write) -> Word:
+    async def _decide(self, *writes: Write) -> list[Word]:
         self._turn += 1
-        turn = build_turn(POOL, "token", self._turn, 600_000, [write], cursor="0-0", entries_read=0)
+        turn = build_turn(POOL, "token", self._turn, 600_000, writes, cursor="0-0", entries_read=0)
         reply = await self.store.leadership.turn(turn)
         assert reply.word is Word.APPLIED
-        return reply.verdicts[0].word
+        return [verdict.word for verdict in reply.verdicts]
 
     async def history(self, job_id: str) -> History:
         history = await self.store.jobs.history(POOL, job_id, with_body=True)

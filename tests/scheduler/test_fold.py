@@ -166,3 +166,29 @@ def test_the_fold_passes_whatever_it_cannot_read(subject: str, data: bytes, even
     state.apply(Entry("6-0", "job.teleported", subject, data))
 
     assert (state.position, state.entries_read, state.jobs) == ("6-0", 2, {})
+
+
+def test_members_of_a_batch_share_a_deck_and_then_a_device_and_their_bytes_count_singly() -> None:
+    """A snapshot in the middle of it tells the same."""
+    world = World()
+    world.worker(slot_bytes=1_000)
+    jobs = [world.submit(vram_bytes=100) for _ in range(3)]
+    for number, job_id in enumerate(jobs):
+        world.write(
+            job_id,
+            ev.JobAssigned(worker_id="w1", offer_id=f"m{number}", slot=0, device="d", bytes=100, batch="1-0"),
+        )
+    slot = world.state.workers["w1"].slots[0]
+    assert (slot.deck, slot.deck_bytes, slot.running) == (jobs[0], 300, None)
+
+    for job_id in jobs[:2]:
+        world.start(job_id)
+    assert (slot.deck, slot.deck_bytes, slot.running, slot.running_bytes) == (jobs[2], 100, jobs[0], 200)
+    assert dump(load(dump(world.state))) == dump(world.state)
+
+    world.decline(jobs[2])
+    world.complete(jobs[0])
+    assert (slot.deck, slot.deck_bytes, slot.running, slot.running_bytes) == (None, 0, jobs[1], 100)
+    assert slot.free_at_ms > 0
+    world.complete(jobs[1])
+    assert (slot.running, slot.held_bytes, slot.free_at_ms) == (None, 0, 0)

@@ -75,7 +75,9 @@ def compare_workers(direct: "redis.Redis[str]", workers: Sequence[ModelWorker]) 
     """Beats, decks and the work that lies in each worker's stream, each thing once."""
     for worker in workers:
         fields = direct.hgetall(keys.worker(POOL, worker.id))
-        decks = {int(name[1:]): value for name, value in fields.items() if name[0] == "d" and name[1:].isdigit()}
+        decks = {
+            int(name[1:]): value.split()[-1] for name, value in fields.items() if name[0] == "d" and name[1:].isdigit()
+        }
         assert (decks, int(fields["b"])) == (worker.decks, worker.beats)
         stream = direct.xrange(keys.work(POOL, worker.id))
         assert len(stream) == len(worker.work)

@@ -10,7 +10,7 @@ from typing import Any
 from contracts import events as ev
 from contracts.store import Word
 from contracts.store.attempts import Offer
-from contracts.store.write import JobGuard, WorkEntry, WorkerFields, WorkerGuard, Write
+from contracts.store.write import JobGuard, WorkEntry, WorkerGuard, Write, off_deck, on_deck
 from tests.store.job_model import SLOTS, TERMINAL, KnownOffer, Model, ModelJob
 
 KINDS = (*["offer"] * 8, "withdraw", "expire", "due", *["lease lost"] * 3, "forget", "forget", "worker lost")
@@ -63,7 +63,7 @@ def offer(model: Model, job: ModelJob, worker: str, slot: int, stale: int) -> De
         (event,),
         guard=guard,
         worker_guard=WorkerGuard(worker, open=True, deck_empty=slot),
-        worker_fields=(WorkerFields(worker, {f"d{slot}": made.offer_id}),),
+        worker_fields=(on_deck(worker, slot, job.id, made.offer_id),),
         work=(WorkEntry(worker, "offer", made.to_data()),),
     )
 
@@ -88,7 +88,7 @@ def withdraw(model: Model, known: KnownOffer) -> Decision:
         known.offer.job_id,
         (event,),
         guard=guard,
-        worker_fields=(WorkerFields(known.worker, {f"d{known.offer.slot}": ""}),),
+        worker_fields=(off_deck(known.worker, known.offer.slot, known.offer.job_id, known.id),),
         work=(WorkEntry(known.worker, "withdraw", {"offerId": known.id, "jobId": known.offer.job_id}),),
     )
 
@@ -118,7 +118,7 @@ def expire(model: Model, job: ModelJob, stale: int) -> Decision:
 def taking_back(model: Model, job: ModelJob) -> dict[str, Any]:
     """Return what a write that ends a waiting job does to the decks it lies on."""
     offers = model.standing(job)
-    fields = [WorkerFields(known.worker, {f"d{known.offer.slot}": ""}) for known in offers]
+    fields = [off_deck(known.worker, known.offer.slot, job.id, known.id) for known in offers]
     work = [WorkEntry(known.worker, "withdraw", {"offerId": known.id, "jobId": job.id}) for known in offers]
     return {"worker_fields": fields, "work": work}
 

@@ -233,8 +233,9 @@ class Model:
         return known.offer.job_id in self.jobs and known.id in self.jobs[known.offer.job_id].offers
 
     def clear_deck(self, known: KnownOffer) -> None:
-        if known.worker in self.workers:
-            self.workers[known.worker].decks.pop(known.offer.slot, None)
+        decks = self.workers[known.worker].decks if known.worker in self.workers else {}
+        if decks.get(known.offer.slot) == known.id:
+            del decks[known.offer.slot]
 
     def standing(self, job: ModelJob) -> list[KnownOffer]:
         return [known for known in self.offers if known.id in job.offers]

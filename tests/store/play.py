@@ -9,7 +9,7 @@ from contracts.store.attempts import Attempt, Offer
 from contracts.store.jobs import Limits
 from contracts.store.leadership import Turn, build_turn
 from contracts.store.replies import Admission, TurnReply
-from contracts.store.write import JobGuard, WorkEntry, WorkerFields, WorkerGuard, Write
+from contracts.store.write import JobGuard, WorkEntry, WorkerGuard, Write, on_deck
 
 POOL, TENANT, TOKEN = "default", "t_a", "token"
 LEASE_MS = 60_000
@@ -53,7 +53,9 @@ class Play:
         assert admitted.word is Word.APPLIED
         return job_id
 
-    def offering(self, job_id: str, slot: int = 0, fence: int = 0, worker: str | None = None) -> tuple[Offer, Write]:
+    def offering(
+        self, job_id: str, slot: int = 0, fence: int = 0, worker: str | None = None, batch: str = ""
+    ) -> tuple[Offer, Write]:
         """Return an offer and the decision that makes it."""
         worker = worker or self.worker
         offer = Offer(job_id, f"offer{self._next()}", slot, fence, fence, 3, TENANT, "echo@1", timeout_ms=1_000)
@@ -62,8 +64,8 @@ class Play:
             job_id,
             (event,),
             guard=JobGuard(states=("queued",), fence=fence),
-            worker_guard=WorkerGuard(worker, open=True, deck_empty=slot),
-            worker_fields=(WorkerFields(worker, {f"d{slot}": offer.offer_id}),),
+            worker_guard=WorkerGuard(worker, open=True, deck_empty=slot, batch=batch),
+            worker_fields=(on_deck(worker, slot, job_id, offer.offer_id, batch),),
             work=(WorkEntry(worker, "offer", offer.to_data()),),
         )
         return offer, write

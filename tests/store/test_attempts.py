@@ -39,6 +39,44 @@ async def test_the_first_accepted_start_takes_the_job_from_all_other_decks(play:
     assert (await play.types(job_id)).count("job.started") == 1
 
 
+async def test_a_deck_takes_the_members_of_one_batch_and_nothing_else_until_all_of_them_are_gone(play: Play) -> None:
+    """The first of a batch may be refused: the others are offered all the same."""
+    jobs = [await play.job() for _ in range(4)]
+    members = [play.offering(job_id, batch="7-0") for job_id in jobs[:3]]
+    refused = Write(
+        jobs[3], members[0][1].events, guard=JobGuard(states=("completed",)), worker_guard=members[0][1].worker_guard
+    )
+    words = [verdict.word for verdict in (await play.decides(refused, *(write for _, write in members))).verdicts]
+    assert words == [Word.CONFLICT, Word.APPLIED, Word.APPLIED, Word.APPLIED]
+
+    async def is_taken() -> bool:
+        others = [play.offering(jobs[3])[1], play.offering(jobs[3], batch="8-0")[1]]
+        asked = [(await play.decides(write)).verdicts[0] for write in others]
+        assert {(verdict.word, verdict.refused_by) for verdict in asked} <= {
+            (Word.REFUSED, "worker"),
+            (Word.APPLIED, ""),
+        }
+        return asked[0].word is Word.REFUSED
+
+    first, second, third = [offer for offer, _ in members]
+    attempt, event = play.starting(first)
+    assert (await play.store.attempts.start(attempt, event)).word is Word.APPLIED
+    assert await is_taken()
+    assert (await play.store.attempts.decline(POOL, play.worker, second, "draining")).word is Word.APPLIED
+    assert await is_taken()
+    assert (await play.store.attempts.decline(POOL, play.worker, third, "draining")).word is Word.APPLIED
+    assert not await is_taken()
+
+
+async def test_a_late_clear_frees_only_its_own_offer(play: Play) -> None:
+    """An offer that was overtaken on this deck must not free it for a third."""
+    old, new = await play.job(), await play.job()
+    offer, _ = await play.offers(old), await play.store.client.hdel(keys.worker(POOL, play.worker), "d0")
+    await play.offers(new)
+    assert (await play.store.attempts.decline(POOL, play.worker, offer, "draining")).word is Word.APPLIED
+    assert (await play.decides(play.offering(await play.job())[1])).verdicts[0].word is Word.REFUSED
+
+
 async def test_a_withdrawn_cancelled_or_expired_offer_cannot_be_started(play: Play) -> None:
     """Field case 53: author code never runs before an accepted start, so a cancel of a queued job is final."""
     withdrawn, cancelled, expired = [await play.job() for _ in range(3)]

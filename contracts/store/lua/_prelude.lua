@@ -2,7 +2,8 @@
 --   j  subject            k  KEYS index of the job hash (absent: the events belong to no job)
 --   g  guards             ev list of {type, data, hooked 0/1, {field, value, ...}}
 --   close / open          KEYS index of the tenant's list: the run ended / a new run began
---   hset list of {KEYS index, field, value, ...}    add list of {KEYS index, field, value, ...}: work entries
+--   hset list of {KEYS index, field, value, ...}: of a worker; d<slot> is its deck, see deck_after
+--   add  list of {KEYS index, field, value, ...}: work entries
 --   del list of KEYS indexes to delete              ack {KEYS index, entry, ...}: work entries done with
 --   leaves  KEYS index of the set of workers that the subject leaves
 -- Every check comes before the first write. Values: '' removes a field, '@' is the entry's ms, '@+n' n ms later.
@@ -38,8 +39,12 @@ local function refuses_job(key, g)
   return nil
 end
 
+local function begins(text, head)
+  return string.sub(text, 1, #head) == head
+end
+
 -- Why guards on a worker forbid a write, or nil. k: KEYS index of its hash, open: takes offers,
--- deck: this slot's deck is empty, hb: its heartbeat counter is still this
+-- deck: this slot's deck is empty, batch: or holds this batch, hb: its heartbeat counter is still this
 local function refuses_worker(keys, g)
   local h = redis.call('HMGET', keys[g.k], 'state', 'b', 'd' .. (g.deck or ''))
   if not h[1] then
@@ -48,7 +53,7 @@ local function refuses_worker(keys, g)
   end
   if g.open and h[1] ~= 'open' then return WORDS.refused end
   if g.hb and tonumber(h[2]) ~= g.hb then return WORDS.conflict end
-  if g.deck and h[3] then return WORDS.refused end
+  if g.deck and h[3] and not (g.batch and begins(h[3], 'batch ' .. g.batch .. ' ')) then return WORDS.refused end
   return nil
 end
 
@@ -123,6 +128,30 @@ local function count(usage, key, sign)
   if left == 0 then redis.call('HDEL', usage, 'b:' .. (h[1] or '')) end
 end
 
+-- What a deck holds after a change: 'job offer' lies there alone, '+batch <id> job offer' joins the others of its
+-- batch, '-job offer' leaves; '' is an empty deck. Only what leaves by its own name frees a deck.
+local function deck_after(before, change)
+  local sign, offer = string.sub(change, 1, 1), string.sub(change, 2)
+  if sign == '+' then return before and before .. string.match(offer, '^batch %S+( .*)$') or offer end
+  if sign ~= '-' or not before or before == offer then return sign == '-' and '' or change end
+  local from, to = string.find(before .. ' ', ' ' .. offer .. ' ', 1, true)
+  if not from then return before end
+  local left = string.sub(before, 1, from - 1) .. string.sub(before, to)
+  return string.find(left, '^batch %S+$') and '' or left
+end
+
+local function change_worker(key, change)
+  -- a worker that is gone must not come back as an empty hash
+  if redis.call('EXISTS', key) == 0 then return end
+  local fields = {unpack(change, 2)}
+  for i = 1, #fields, 2 do
+    if string.find(fields[i], '^d%d+$') then
+      fields[i + 1] = deck_after(redis.call('HGET', key, fields[i]), fields[i + 1])
+    end
+  end
+  set_fields(key, fields, 0, {})
+end
+
 local function commit(keys, log, usage, id, w)
   local p, n = append(keys, log, id, w)
   if w.close then
@@ -132,10 +161,7 @@ local function commit(keys, log, usage, id, w)
     count(usage, keys[w.k], 1)
     redis.call('ZADD', keys[w.open], 0, w.j)
   end
-  for _, change in ipairs(w.hset or {}) do
-    -- a worker that is gone must not come back as an empty hash
-    if redis.call('EXISTS', keys[change[1]]) == 1 then set_fields(keys[change[1]], {unpack(change, 2)}, 0, {}) end
-  end
+  for _, change in ipairs(w.hset or {}) do change_worker(keys[change[1]], change) end
   for _, work in ipairs(w.add or {}) do
     local key = keys[work[1]]
     if not redis.call('XADD', key, 'NOMKSTREAM', '*', unpack(work, 2)) and w.gw and w.gw.open then

@@ -7,7 +7,7 @@ from contracts.errors import StoreUnavailable
 from contracts.job import TERMINAL, JobState, JobStatus, evolve
 from contracts.store.jobs import MOST_EVENTS
 from contracts.store.words import Word
-from contracts.store.write import JobGuard, WorkEntry, WorkerFields, Write
+from contracts.store.write import JobGuard, WorkEntry, Write, off_deck
 from services.ingest.context import Context
 from services.ingest.cursor import BadCursor, seal, unseal
 from services.ingest.edge.conditional import etag, is_unchanged
@@ -152,7 +152,7 @@ class JobHandlers:
             hooked=hooked,
             guard=guard,
             closes_for=state.tenant_id,
-            worker_fields=[WorkerFields(worker_id, {f"d{slot}": ""}) for _, (worker_id, slot) in offers],
+            worker_fields=[off_deck(worker_id, slot, state.id, offer_id) for offer_id, (worker_id, slot) in offers],
             work=[
                 WorkEntry(worker_id, "withdraw", {"offerId": offer_id, "jobId": state.id})
                 for offer_id, (worker_id, _) in offers

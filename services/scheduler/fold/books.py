@@ -62,8 +62,9 @@ class Books:
         job.offers[offer.id] = offer
         self.on_worker.setdefault(offer.worker_id, set()).add(job.id)
         slot = self.slot(offer.worker_id, offer.slot)
-        if slot is not None:
-            slot.deck, slot.deck_offer, slot.deck_bytes = job.id, offer.id, offer.bytes
+        if slot is not None and offer.id not in slot.deck_offers:
+            slot.deck_offers[offer.id] = job.id
+            slot.deck_bytes += offer.bytes
 
     def take_off_deck(self, job: Job, offer_id: str) -> None:
         """End an offer of the job, if it stands."""
@@ -71,8 +72,8 @@ class Books:
         if offer is None:
             return
         slot = self.slot(offer.worker_id, offer.slot)
-        if slot is not None and slot.deck_offer == offer_id:
-            slot.deck, slot.deck_offer, slot.deck_bytes = None, "", 0
+        if slot is not None and slot.deck_offers.pop(offer_id, None) is not None:
+            slot.deck_bytes -= offer.bytes
         self._unlink(job, offer.worker_id)
 
     def clear_decks(self, job: Job) -> None:
@@ -87,15 +88,17 @@ class Books:
         self.on_worker.setdefault(worker_id, set()).add(job.id)
         slot = self.slot(worker_id, index)
         if slot is not None:
-            slot.running, slot.running_bytes = job.id, job.bytes
-            slot.free_at_ms = now_ms + self.estimates.of(job.model)
+            # the members of a batch share the device: it is free when the time of all of them has passed
+            begins_ms = slot.free_at_ms if slot.running_jobs else now_ms
+            slot.running_jobs[job.id] = job.bytes
+            slot.free_at_ms = begins_ms + self.estimates.of(job.model)
 
     def take_off_device(self, job: Job) -> None:
         """End the device part of the attempt; the worker still holds the attempt."""
         job.on_device = False
         slot = self.slot(job.worker_id, job.slot)
-        if slot is not None and slot.running == job.id:
-            slot.running, slot.running_bytes, slot.free_at_ms = None, 0, 0
+        if slot is not None and slot.running_jobs.pop(job.id, None) is not None and not slot.running_jobs:
+            slot.free_at_ms = 0
 
     def leave_worker(self, job: Job) -> None:
         """End the attempt."""

@@ -63,14 +63,32 @@ class Slot:
     device: str
     kind: str
     bytes: int
-    running: str | None = None
-    running_bytes: int = 0
+    running_jobs: dict[str, int] = field(default_factory=dict)  # job -> bytes; several are a batch
     free_at_ms: int = 0  # when what runs should be over
-    deck: str | None = None
-    deck_offer: str = ""
+    deck_offers: dict[str, str] = field(default_factory=dict)  # offer -> job; several are a batch
     deck_bytes: int = 0
     listed: bool = True  # the worker still names it
     aside: bool = False  # out of choice after a mismatch
+
+    @property
+    def running(self) -> str | None:
+        """What runs; of a batch the job that started first."""
+        return next(iter(self.running_jobs), None)
+
+    @property
+    def running_bytes(self) -> int:
+        """Bytes of what runs; the members of a batch count singly."""
+        return sum(self.running_jobs.values())
+
+    @property
+    def deck(self) -> str | None:
+        """The job on deck; of a batch the first one."""
+        return next(iter(self.deck_offers.values()), None)
+
+    @property
+    def deck_offer(self) -> str:
+        """The offer on deck, "" without one; of a batch the first one."""
+        return next(iter(self.deck_offers), "")
 
     @property
     def held_bytes(self) -> int:

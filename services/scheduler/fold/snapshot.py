@@ -18,7 +18,7 @@ from contracts.positions import entry_key
 from services.scheduler.fold.records import Job, Offer, Slot, Worker
 from services.scheduler.fold.state import PoolState
 
-VERSION = 2
+VERSION = 3
 _JOB = tuple(field.name for field in fields(Job))
 _SLOT = tuple(field.name for field in fields(Slot))
 _NUMBERS = ("position", "entries_read", "admitted", "mismatches", "policy_position")
