@@ -90,6 +90,16 @@ def poison(pool: str) -> str:
     return f"hr:{{{pool}}}:poison"
 
 
+def questions(pool: str) -> str:
+    """Stream, capped, with TTL: what other processes ask the leader. Nothing of it is kept."""
+    return f"hr:{{{pool}}}:questions"
+
+
+def answers(pool: str, asker: str) -> str:
+    """Stream, capped, with TTL: what the leader answered this process."""
+    return f"hr:{{{pool}}}:answers:{asker}"
+
+
 def claim(tenant_id: str, key_hash: str) -> str:
     """Hash with TTL: the claim of one Idempotency-Key; lives in the tenant's slot, not in a pool's."""
     return f"hr:{{idem:{tenant_id}}}:{key_hash}"

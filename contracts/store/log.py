@@ -28,30 +28,9 @@ class Poison:
     deleted: bool = False
 
 
-class LogReader:
-    """Reads one stream from a position on; used for folds, by any number of readers at once."""
-
-    def __init__(self, channel: Channel, key: str, position: str = START) -> None:
-        self._channel = channel
-        self._key = key
-        self.position = position
-
-    async def read(self, count: int = 200, block_ms: int | None = None) -> list[Entry | Poison]:
-        """Return the next entries, waiting up to `block_ms` for the first. Raises StoreUnavailable."""
-        command = ("XREAD", "COUNT", count, *_blocking(block_ms), "STREAMS", self._key, self.position)
-        try:
-            raw = await _ask(self._channel, command, block_ms)
-        except (*LOST, ResponseError) as error:
-            raise StoreUnavailable(str(error)) from error
-        entries = [_read(position, fields) for position, fields in _of_one_stream(raw)]
-        if entries:
-            self.position = entries[-1].position
-        return entries
-
-
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One raw message of a group: position and fields, None when it was deleted before it was handled."""
+    """One raw message of a stream: position and fields, None when it was deleted before it was handled."""
 
     position: str
     fields: dict[bytes, bytes] | None
@@ -61,6 +40,35 @@ class Message:
         if self.fields is None:
             return Poison(self.position, "trimmed before it was handled", deleted=True)
         return _read(self.position.encode(), self.fields)
+
+
+class StreamReader:
+    """Reads one stream from a position on, as raw messages; any number of readers at once."""
+
+    def __init__(self, channel: Channel, key: str, position: str = START) -> None:
+        self._channel = channel
+        self._key = key
+        self.position = position
+
+    async def messages(self, count: int = 200, block_ms: int | None = None) -> list[Message]:
+        """Return the next messages, waiting up to `block_ms` for the first. Raises StoreUnavailable."""
+        command = ("XREAD", "COUNT", count, *_blocking(block_ms), "STREAMS", self._key, self.position)
+        try:
+            raw = await _ask(self._channel, command, block_ms)
+        except (*LOST, ResponseError) as error:
+            raise StoreUnavailable(str(error)) from error
+        messages = [Message(position.decode(), fields) for position, fields in _of_one_stream(raw)]
+        if messages:
+            self.position = messages[-1].position
+        return messages
+
+
+class LogReader(StreamReader):
+    """Reads a log from a position on; used for folds."""
+
+    async def read(self, count: int = 200, block_ms: int | None = None) -> list[Entry | Poison]:
+        """Return the next entries, waiting up to `block_ms` for the first. Raises StoreUnavailable."""
+        return [message.entry() for message in await self.messages(count, block_ms)]
 
 
 class GroupReader:

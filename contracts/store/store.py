@@ -17,6 +17,7 @@ from contracts.store.directory import LAYOUT, Directory
 from contracts.store.jobs import Jobs
 from contracts.store.leadership import Leadership
 from contracts.store.log import GroupReader, LogReader
+from contracts.store.questions import Questions
 from contracts.store.readers import last_position, needed_from
 from contracts.store.snapshots import Snapshots
 from contracts.store.words import Word
@@ -38,13 +39,14 @@ class Store:
         self.url = url
         self.client: Redis = command_client(url, retries=retries)
         self.batcher = Batcher(self.client, retries)
+        self._channels: list[Channel] = []
         self.jobs = Jobs(self.batcher)
         self.attempts = Attempts(self.batcher)
         self.leadership = Leadership(self.batcher)
         self.deliveries = Deliveries(self.batcher, self.client)
         self.claims = KeyClaims(self.batcher)
+        self.questions = Questions(self.batcher, self.channel)
         self.snapshots = Snapshots(self.batcher, self.client)
-        self._channels: list[Channel] = []
         self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())
 
     def channel(self) -> Channel:

@@ -8,6 +8,7 @@ import asyncio
 import hmac
 import random
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -22,6 +23,7 @@ from contracts.store import Store
 from contracts.store.log import pause
 from contracts.store.store import PoolMeta
 from contracts.telemetry import Logger
+from services.ingest.asking import Asker
 from services.ingest.edge.body import BodyLimits, BodyRoom
 from services.ingest.metrics import IngestMetrics
 from services.ingest.patience import Patience
@@ -49,12 +51,14 @@ class Context:
     room: BodyRoom = field(default_factory=BodyRoom)
     pools: dict[str, PoolMeta] = field(default_factory=dict)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
+    asker: Asker = field(init=False)
     _patience: Patience = field(init=False)
     _places: dict[str, Place] = field(default_factory=dict)
     _secrets: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._patience = Patience(self.settings.ingest.store_timeout_s)
+        self.asker = Asker(self.store, secrets.token_hex(8), time.monotonic)
 
     async def open(self, stop: asyncio.Event) -> None:
         """Open the store, trying until it answers or `stop` is set."""

@@ -27,6 +27,7 @@ from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
+from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
@@ -39,7 +40,14 @@ from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.metrics import IngestMetrics
 from services.ingest.readiness import Readiness
 from services.ingest.routes import Route
-from services.ingest.table import admin_routes, artifact_routes, info_routes, job_routes, scheduling_routes
+from services.ingest.table import (
+    admin_routes,
+    artifact_routes,
+    explain_routes,
+    info_routes,
+    job_routes,
+    scheduling_routes,
+)
 from services.ingest.views.openapi import openapi
 from services.ingest.watch import JobWatch
 
@@ -111,6 +119,7 @@ class IngestService:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.context.asker.aclose()
         await self.context.store.aclose()
         log.info("ingest_stopped")
 
@@ -129,6 +138,7 @@ class IngestService:
                 JobListHandler(context, reader),
                 JobHandlers(context, reader),
             ),
+            *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),
             *admin_routes(AdminHandlers(context), WorkerHandlers(context)),
             *scheduling_routes(PoolHandlers(context), PauseHandlers(context)),

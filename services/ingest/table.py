@@ -3,6 +3,7 @@
 from contracts.api import Because, GenerationJobData, KeyCreate, PolicyPatch, TenantCreate, TenantPatch
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
+from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
@@ -84,6 +85,23 @@ def job_routes(submit: SubmitHandler, lists: JobListHandler, jobs: JobHandlers) 
             "GET", one + "/artifacts", jobs.artifacts, "List a job's stored files.", "jobs:read",
             reply=schemas.ArtifactPage, problems=_ONE_JOB,
             parameters=(Parameter("variant", "original, thumbnail or spritesheet."),),
+        ),
+    )  # fmt: skip
+
+
+def explain_routes(explain: ExplainHandlers) -> tuple[Route, ...]:
+    """Return the routes that the leader of a pool answers."""
+    return (
+        Route(
+            "GET", "/v1/jobs/{id}/explain", explain.explain, "Say why a job waits, and what would have to change.",
+            "jobs:read", reply=schemas.JobExplanation, problems=_ONE_JOB,
+        ),
+        Route(
+            "GET", "/admin/v1/pools/{pool}/autoscale", explain.autoscale, "Say how many workers a pool should have.",
+            "admin", reply=about.Autoscale, problems=("pool_not_found", "bad_parameter", "scheduler_unavailable"),
+            parameters=(
+                Parameter("targetSeconds", "In what time the waiting work should be done (60).", kind="integer"),
+            ),
         ),
     )  # fmt: skip
 

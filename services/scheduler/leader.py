@@ -18,9 +18,11 @@ from contracts.store.log import pause
 from contracts.store.replies import TurnReply
 from contracts.telemetry import Logger
 from services.scheduler import retention
+from services.scheduler.answering import Answering
 from services.scheduler.clock import ServerClock
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.decisions import Decision
+from services.scheduler.explain.oracle import Oracle
 from services.scheduler.fold.state import PoolState
 from services.scheduler.leases import Attempt, Leases
 from services.scheduler.suspicion import Suspicions
@@ -49,6 +51,7 @@ class Leader:
         self._weights = Weights()
         self._random = random.SystemRandom()
         self.watch = Watch(store, pool, Leases(config.worker_lease_ms), self._running, wake)
+        self._answering = Answering(store, pool, token, Oracle(state), wake)
         self._number = 0
         self._must_fold = START
         self._turned_ms: int | None = None  # monotonic time of the last answer; None: the time is not known yet
@@ -61,6 +64,7 @@ class Leader:
         self._number = number
         ended = asyncio.Event()
         watching = asyncio.create_task(self.watch.follow(self._config.pulse_ms, ended))
+        answering = asyncio.create_task(self._answering.follow(ended))
         try:
             self._must_fold = await self._store.end_of_log(self._pool)
             while not stop.is_set() and await self._run_once(stop):
@@ -68,8 +72,9 @@ class Leader:
                     watching.result()  # raises what ended it: without pulses there is no leading
         finally:
             ended.set()
-            watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            for task in (watching, answering):
+                task.cancel()
+            await asyncio.gather(watching, answering, self._answering.aclose(), return_exceptions=True)
 
     async def _run_once(self, stop: asyncio.Event) -> bool:
         """Make a turn if there is reason for one, else wait for a reason. False: the lead is lost."""
@@ -81,6 +86,8 @@ class Leader:
         if self._fruitless >= MOST_FRUITLESS:  # whatever it is, it must not turn in a tight loop
             await self._wait(self._config.tick_ms)
             self._fold()
+        if self._turned_ms is not None:
+            self._answering.answer(self._clock.now_ms(mono_ms()))
         decisions = self._plan()
         if not decisions and not self._tick_is_due():
             await self._wait(self._pause_ms())

@@ -44,6 +44,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "key_not_found": Kind(404, "There is no such key"),
     "pool_not_found": Kind(404, "There is no such pool"),
     "worker_not_found": Kind(404, "There is no such worker"),
+    "pool_not_found": Kind(404, "There is no such pool"),
     "method_not_allowed": Kind(405, "This method is not allowed here"),
     "request_timeout": Kind(408, "The request did not arrive in time", retryable=True, closes_connection=True),
     "already_terminal": Kind(409, "The job has ended"),
@@ -90,6 +91,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "storage_full": Kind(503, "The store is full", retryable=True, retry_after_s=30),
     "log_unavailable": Kind(503, "The event log does not answer", retryable=True, retry_after_s=2),
     "unconfirmed": Kind(503, "The write is not confirmed", retryable=True, retry_after_s=1),
+    "scheduler_unavailable": Kind(503, "No scheduler answers for the pool", retryable=True, retry_after_s=2),
 }
 
 # What the HTTP layer itself may say, by status.

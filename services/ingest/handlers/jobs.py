@@ -1,10 +1,12 @@
 """Reading and cancelling jobs: one job, its result, events and artifacts."""
 
+import asyncio
+
 from aiohttp import web
 
 from contracts import events as ev
 from contracts.errors import StoreUnavailable
-from contracts.job import TERMINAL, JobState, JobStatus, evolve
+from contracts.job import TERMINAL, WAITING, JobState, JobStatus, evolve
 from contracts.store.jobs import MOST_EVENTS
 from contracts.store.words import Word
 from contracts.store.write import JobGuard, WorkEntry, Write, off_deck
@@ -16,9 +18,10 @@ from services.ingest.handlers.answers import check_query, json_answer, page_answ
 from services.ingest.handlers.read import JobReader, Shown, job_not_found
 from services.ingest.minting import Mint
 from services.ingest.tenancy import Caller
-from services.ingest.views.body_lines import read_lines
+from services.ingest.views.body_lines import JsonObject, read_lines
 from services.ingest.views.events import event_view
 from services.ingest.views.jobs import artifact_view
+from services.ingest.views.queue import queue_view
 
 CANCEL_TRIES = 8
 MAX_EVENTS_PAGE = 500
@@ -42,12 +45,21 @@ class JobHandlers:
             current = etag(shown.state.sequence)
             if is_unchanged(request.headers.get("If-None-Match"), current):
                 return web.Response(status=304, headers={"ETag": current})
-            view = await self._reader.view(shown)
+            view = await self._live(shown)
         elif sequence > shown.state.sequence:
             raise Problem("bad_parameter", f"The job has {shown.state.sequence} events so far")
         else:
             view = self._reader.show(await self._reader.details_at(shown, sequence, MOST_EVENTS))
         return json_answer(view, headers={"ETag": etag(view["sequence"])})
+
+    async def _live(self, shown: Shown) -> JsonObject:
+        """Return the job as it is now, with its place in the queue while it waits."""
+        if shown.state.status not in WAITING:
+            return await self._reader.view(shown)
+        pool, asker = shown.meta.name, self._context.asker
+        asked = asker.place(pool, shown.state.tenant_id, shown.state.id)
+        view, place = await asyncio.gather(self._reader.view(shown), asked)
+        return view | ({"queue": queue_view(pool, place)} if view["status"] in WAITING else {})
 
     async def result(self, request: web.Request, caller: Caller) -> web.Response:
         """Show the result: 200 when there is one, 202 while there is none yet, 409 when there will be none."""

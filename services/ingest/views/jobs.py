@@ -1,7 +1,7 @@
 """The job as the API shows it: folded state, the caller's own words from the body, facts of its last events.
 
-Promises: a job shown live and the same job shown at `?sequence=n` differ in URLs and expiry only, because both are
-made by this function from a fold. Nothing lossy (raw progress, previews) is mixed in.
+Promises: a job shown live and the same job shown at `?sequence=n` differ in queue, URLs and expiry only, because both
+are made by this function from a fold. Nothing lossy (raw progress, previews) is mixed in.
 """
 
 from collections.abc import Iterable
@@ -13,6 +13,7 @@ from contracts.job import TERMINAL, JobState, JobStatus
 from contracts.positions import Position, entry_ms
 from contracts.wire import Entry
 from services.ingest.views.body_lines import BodyLines, JsonObject
+from services.ingest.views.queue import queue_view
 from services.ingest.views.times import instant
 
 SHOWN_EVENTS = 12  # of the newest events, to find how an attempt or the job ended
@@ -74,7 +75,7 @@ def job_view(state: JobState, lines: BodyLines, ending: Ending, place: Place) ->
         "prompt": spec.get("prompt"),
         "input": spec.get("input", {}),
         "priority": state.priority,
-        "queue": {"pool": place.pool, "position": None, "etaSeconds": None, "etaBasis": None},
+        "queue": queue_view(place.pool, None),  # only the leader knows more; it is asked for a job shown live
         "assignment": _assignment(state),
         "attempt": state.attempt,
         "maxAttempts": state.max_attempts,
@@ -165,6 +166,7 @@ def _urls(link: str) -> JsonObject:
         "result": link + "/result",
         "events": link + "/events",
         "artifacts": link + "/artifacts",
+        "explain": link + "/explain",
     }
 
 

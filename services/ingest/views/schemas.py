@@ -42,12 +42,44 @@ class ProblemDocument(BaseModel):
 
 
 class QueuePlace(Shape):
-    """Where the job waits; null where nobody knows."""
+    """Where the job waits. Position 1 is served next; null: it does not wait, or nobody knows."""
 
     pool: str
     position: int | None
     eta_seconds: float | None
     eta_basis: str | None
+
+
+class WaitingReason(Shape):
+    """Why a job does not start now, and what would have to change."""
+
+    code: str
+    detail: str
+    since: str | None
+
+
+class PossibleSpot(Shape):
+    """A slot that could run the job; `freeInSeconds` 0: it is free now."""
+
+    worker_id: str
+    slot: int
+    device: str
+    kind: str
+    warm: bool
+    free_in_seconds: float
+
+
+class JobExplanation(Shape):
+    """Why a job is not running. `ahead`: jobs that would be served before it as things stand."""
+
+    job_id: str
+    pool: str
+    state: JobStatus
+    reasons: list[WaitingReason]
+    ahead: int | None
+    eta_seconds: float | None
+    eta_basis: str | None
+    would_run_on: list[PossibleSpot]
 
 
 class Assignment(Shape):
@@ -87,6 +119,7 @@ class JobUrls(Shape):
     result: str
     events: str
     artifacts: str
+    explain: str
 
 
 class Job(Shape):

@@ -159,6 +159,16 @@ class WorkerPage(Page):
     data: list[Worker]
 
 
+class Autoscale(Shape):
+    """What waits in a pool: `backlogSeconds` is device time; `oldestSeconds` how long the oldest has waited."""
+
+    pool: str
+    desired_replicas: int
+    backlog_seconds: float
+    backlog_jobs: int
+    oldest_seconds: float
+
+
 class Health(Shape):
     """The process answers."""
 
