@@ -15,7 +15,7 @@ async def test_every_get_route_answers_head_with_the_same_head(api: Api) -> None
     unsteady = ("/metrics", "/readyz")
     paths = [
         route.path.format(id=artifact if "artifacts/{id}" in route.path else job_id, name="draw", tenant="t_a",
-                          key="key_none", worker="wrk_none")
+                          key="key_none", worker="wrk_none", pool="default", model="draw")
         for route in api.service.app[ROUTES]
         if route.method == "GET"
     ]  # fmt: skip

@@ -44,7 +44,6 @@ CATALOGUE: Mapping[str, Kind] = {
     "key_not_found": Kind(404, "There is no such key"),
     "pool_not_found": Kind(404, "There is no such pool"),
     "worker_not_found": Kind(404, "There is no such worker"),
-    "pool_not_found": Kind(404, "There is no such pool"),
     "method_not_allowed": Kind(405, "This method is not allowed here"),
     "request_timeout": Kind(408, "The request did not arrive in time", retryable=True, closes_connection=True),
     "already_terminal": Kind(409, "The job has ended"),
