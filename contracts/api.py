@@ -47,6 +47,7 @@ JobStatus = Literal["scheduled", "queued", "in_progress", "completed", "failed",
 Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
 MetadataKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 MetadataValue = Annotated[str, Field(max_length=512)]
+Metadata = Annotated[dict[MetadataKey, MetadataValue], Field(max_length=16)]
 Reason = Annotated[str, Field(max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
@@ -111,7 +112,7 @@ class GenerationJobData(Body):
     pool: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     policy: JobPolicy = JobPolicy()
     run_at: Instant | None = None
-    metadata: dict[MetadataKey, MetadataValue] = Field(default_factory=dict, max_length=16)
+    metadata: Metadata = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> Self:
@@ -122,6 +123,13 @@ class GenerationJobData(Body):
         if self.webhook_events is not None and self.webhook_url is None:
             raise _contradiction("/webhookEvents", "needs a webhookUrl: nobody would be told")
         return self
+
+
+class JobPatch(Body):
+    """Body of `PATCH /v1/jobs/{id}`: what is left out stays as it is; metadata are replaced as a whole."""
+
+    priority: Priority | None = None
+    metadata: Metadata | None = None
 
 
 class TenantLimits(Body):

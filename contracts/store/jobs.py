@@ -72,10 +72,16 @@ class Jobs:
         fixed = [keys.job(pool, job_id), keys.admitted(pool, job_id)]
         return replies.reply(await self._call("refuse", fixed, [ttl_s]))
 
-    async def append(self, pool: str, write: Write, write_id: str, now_ms: int = 0) -> replies.Reply:
-        """Append events of a writer without a fence; repeating the call with the same id is harmless."""
-        ring = KeyRing(pool, [keys.log(pool), keys.usage(pool), keys.job(pool, write.subject)])
-        args = [now_ms, write_id, encode(write, ring)]
+    async def append(
+        self, pool: str, write: Write, write_id: str, now_ms: int = 0, *, line: bytes = b""
+    ) -> replies.Reply:
+        """Append events of a writer without a fence, and a `line` to the job's body.
+
+        Repeating the call with the same id is harmless.
+        """
+        job_id = write.subject
+        ring = KeyRing(pool, [keys.log(pool), keys.usage(pool), keys.job(pool, job_id), keys.body(pool, job_id)])
+        args = [now_ms, write_id, encode(write, ring), line]
         return replies.reply(await self._call("append", ring.keys, args))
 
     async def history(

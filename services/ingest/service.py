@@ -27,6 +27,8 @@ from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
+from services.ingest.handlers.cancel import Canceller
+from services.ingest.handlers.change import ChangeHandler
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
@@ -137,6 +139,8 @@ class IngestService:
                 SubmitHandler(context, Submissions(context, reader), self._watch),
                 JobListHandler(context, reader),
                 JobHandlers(context, reader),
+                ChangeHandler(context, reader),
+                Canceller(context, reader),
             ),
             *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),

@@ -1,8 +1,10 @@
 """The route table: everything this service serves, one row each. Router, scope checks and OpenAPI are made of it."""
 
-from contracts.api import Because, GenerationJobData, KeyCreate, PolicyPatch, TenantCreate, TenantPatch
+from contracts.api import Because, GenerationJobData, JobPatch, KeyCreate, PolicyPatch, TenantCreate, TenantPatch
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
+from services.ingest.handlers.cancel import Canceller
+from services.ingest.handlers.change import ChangeHandler
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
@@ -39,7 +41,9 @@ _ONE_JOB = ("job_not_found", "bad_parameter")
 _TENANT = "/admin/v1/tenants/{tenant}"
 
 
-def job_routes(submit: SubmitHandler, lists: JobListHandler, jobs: JobHandlers) -> tuple[Route, ...]:
+def job_routes(
+    submit: SubmitHandler, lists: JobListHandler, jobs: JobHandlers, change: ChangeHandler, canceller: Canceller
+) -> tuple[Route, ...]:
     """Return the routes of jobs."""
     one = "/v1/jobs/{id}"
     return (
@@ -68,7 +72,13 @@ def job_routes(submit: SubmitHandler, lists: JobListHandler, jobs: JobHandlers) 
             parameters=(Parameter("sequence", "Show it as it was after this event.", kind="integer"), _IF_NONE_MATCH),
         ),
         Route(
-            "POST", one + "/cancel", jobs.cancel, "Cancel a job; repeating it is harmless.", "jobs:write",
+            "PATCH", one, change.change, "Change a job that has not ended; repeating it is harmless.", "jobs:write",
+            body=JobPatch, reply=schemas.Job,
+            problems=(*_ONE_JOB, "already_terminal", "version_mismatch", "data_erased"),
+            parameters=(Parameter("If-Match", "The ETag the job must still have.", "header"),),
+        ),
+        Route(
+            "POST", one + "/cancel", canceller.cancel, "Cancel a job; repeating it is harmless.", "jobs:write",
             reply=schemas.Job, problems=(*_ONE_JOB, "already_terminal"),
             replies=((200, "It is cancelled."), (202, "It is running and was asked to stop.")),
         ),

@@ -61,6 +61,12 @@ class JobBody:
         """Return what `run` returned, None when there is none."""
         return next((line["result"] for line in reversed(self.outcomes) if "result" in line), None)
 
+    def metadata(self, sequence: int) -> object:
+        """Return the caller's metadata as they were after this event of the job."""
+        changes = (line for line in reversed(self.outcomes) if "metadata" in line)
+        latest = next((line for line in changes if int(str(line.get("sequence") or 0)) <= sequence), self.spec)
+        return latest.get("metadata") or {}
+
     def error(self, attempt: int) -> Mapping[str, object]:
         """Return the error text of an attempt, {} when there is none."""
         errors = (line.get("error") for line in reversed(self.outcomes))
@@ -126,7 +132,7 @@ def notice(entry: Entry, state: JobState, body: JobBody, source: Source) -> Noti
         "userId": body.spec.get("userId"),
         "model": state.model,
         "attempt": state.attempt,
-        "metadata": body.spec.get("metadata") or {},
+        "metadata": body.metadata(state.sequence),
     }
     return Notice(
         event_type=entry.type,

@@ -5,7 +5,7 @@ import asyncio
 import orjson
 
 from contracts.store import Word, keys
-from services.ingest.handlers.jobs import JobHandlers
+from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.read import JobReader
 from services.ingest.tenancy import Caller
 from tests.ingest.api import Api
@@ -87,7 +87,7 @@ async def test_a_cancel_decided_on_an_old_state_is_not_applied(api: Api, play: P
     reader = JobReader(api.service.context)
     caller = Caller("t_a", "key_x", frozenset())
     shown = await reader.need(caller, job_id)
-    decided = await JobHandlers(api.service.context, reader)._cancellation(shown, caller)
+    decided = await Canceller(api.service.context, reader).decide(shown, caller)
     attempt, started = play.starting(await play.offers(job_id))
     await api.store.attempts.start(attempt, started)
 

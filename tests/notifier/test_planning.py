@@ -73,3 +73,20 @@ def test_all_urls_of_one_origin_share_a_lane_and_tenants_do_not():
 
 def test_an_odd_delivery_id_is_a_lane_of_its_own():
     assert lane_of("whatever") == "whatever"
+
+
+def test_a_webhook_shows_the_metadata_as_they_were_at_its_event():
+    lines = b"\n".join(
+        [
+            body(webhookEvents=["job.progress"], metadata={"n": "0"}),
+            b'{"metadata":{"n":"1"},"sequence":2}',
+            b'{"metadata":{"n":"2"},"sequence":3}',
+        ]
+    )
+
+    def shown(sequence: int) -> object:
+        state = JobState(JOB, sequence, status=JobStatus.IN_PROGRESS, tenant_id="t_acme", model="echo@1")
+        [planned] = plan(entry(ev.JobProgress(progress=1), sequence), state, read_body(JOB, lines), SOURCE)
+        return orjson.loads(planned.fields["body"])["data"]["metadata"]["n"]
+
+    assert [shown(sequence) for sequence in (1, 2, 3, 9)] == ["0", "1", "2", "2"]

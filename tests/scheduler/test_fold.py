@@ -18,7 +18,7 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             ["submit"] * 6 + ["later", "turn", "turn", "turn", "start", "start", "finish", "finish"]
-            + ["fail", "retry", "decline", "cancel", "hand_back", "lose", "drain", "join", "wait", "again"]
+            + ["fail", "retry", "decline", "cancel", "raise", "hand_back", "lose", "drain", "join", "wait", "again"]
         ),
         st.integers(0, 11),
     ),
@@ -64,6 +64,10 @@ def _take(world: World, step: str, n: int) -> None:
             job = list(world.state.jobs.values())[n % len(world.state.jobs)]
             if job.status not in FINISHED:
                 world.cancel(job.id)
+        case "raise" if world.state.jobs:
+            job = list(world.state.jobs.values())[n % len(world.state.jobs)]
+            if job.status not in FINISHED:
+                world.write(job.id, ev.JobPriorityChanged(priority=WORDS[n % 4], previous="low"), fence=job.fence)
         case "hand_back" if running:
             job = world.job(running[n % len(running)])
             world.write(job.id, ev.JobQueued(reason="handed_back", attempt=job.attempt - 1), fence=job.fence)

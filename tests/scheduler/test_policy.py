@@ -201,3 +201,37 @@ def test_nothing_is_withdrawn_for_a_pressing_job_that_the_device_has_no_room_for
 
     world.turns()
     assert world.on_decks() == [low]
+
+
+def test_a_job_whose_priority_changes_stands_in_its_new_band_where_its_age_puts_it() -> None:
+    world = World()
+    jobs = [world.submit(priority=word) for word in ("high", "low", "high")]
+    world.write(jobs[1], ev.JobPriorityChanged(priority="high", previous="low"))
+    world.worker(slots=1)
+
+    ran = []
+    for _ in jobs:
+        world.turns()
+        ran.append(world.start(world.on_decks()[0]).id)
+        world.complete(ran[-1])
+
+    assert ran == jobs
+
+
+def test_a_job_that_is_raised_to_urgent_takes_the_deck_and_one_that_is_lowered_loses_it() -> None:
+    """Field case 19, for a job that is there already."""
+    world = World()
+    world.worker(slots=1)
+    running, on_deck, waiting = [world.submit(priority="high") for _ in range(3)]
+    world.turns()
+    world.start(running)
+    world.turns()
+    assert world.on_decks() == [on_deck]
+
+    world.write(waiting, ev.JobPriorityChanged(priority="urgent", previous="high"))
+    world.turns()
+    assert world.on_decks() == [waiting]
+
+    world.write(waiting, ev.JobPriorityChanged(priority="low", previous="urgent"))
+    world.turns()
+    assert world.on_decks() == [on_deck]

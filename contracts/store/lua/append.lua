@@ -1,6 +1,6 @@
 -- append: events of a writer without a fence (ingest) are in the log, once
--- KEYS  1 log stream   2 usage hash   3 job hash   4.. as the write names them
--- ARGV  1 now_ms or 0   2 write id   3 write (prelude)
+-- KEYS  1 log stream   2 usage hash   3 job hash   4 body string   5.. as the write names them
+-- ARGV  1 now_ms or 0   2 write id   3 write (prelude)   4 line for the body or ''
 -- Reply APPLIED position sequence | CONFLICT sequence position | GONE | FENCED | REFUSED
 -- Events as given
 -- Guard the write's guards; a write id among the job's last four is answered again
@@ -13,6 +13,7 @@ local function append_verb(keys, args)
     local n, p = last_of(keys[3])
     return {word, n, p}
   end
+  if args[4] ~= '' then redis.call('APPEND', keys[4], args[4]) end
   local p, n = commit(keys, keys[1], keys[2], id_for(args[1]), w)
   keep_op(keys[3], args[2], p)
   return {WORDS.applied, p, n}

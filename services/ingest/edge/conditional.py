@@ -68,6 +68,17 @@ def is_unchanged(if_none_match: str | None, current: str) -> bool:
     return if_none_match.strip() == "*" or current in _ETAG.findall(if_none_match)
 
 
+def is_expected(if_match: str | None, current: str) -> bool:
+    """Whether a change may be made: no `If-Match`, `*`, or exactly our strong tag among its tags.
+
+    >>> is_expected('"16", "17"', '"17"'), is_expected('W/"17"', '"17"'), is_expected("17", '"17"')
+    (True, False, False)
+    """
+    if if_match is None or if_match.strip() == "*":
+        return True
+    return current in [tag.strip() for tag in if_match.split(",")]
+
+
 def range_still_applies(if_range: str | None, current: str) -> bool:
     """Whether a range may be served: no `If-Range`, or one with exactly our strong tag."""
     return if_range is None or if_range.strip() == current

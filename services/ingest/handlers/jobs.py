@@ -1,29 +1,24 @@
-"""Reading and cancelling jobs: one job, its result, events and artifacts."""
+"""Reading jobs: one job, its result, events and artifacts."""
 
 import asyncio
 
 from aiohttp import web
 
 from contracts import events as ev
-from contracts.errors import StoreUnavailable
 from contracts.job import TERMINAL, WAITING, JobState, JobStatus, evolve
 from contracts.store.jobs import MOST_EVENTS
-from contracts.store.words import Word
-from contracts.store.write import JobGuard, WorkEntry, Write, off_deck
 from services.ingest.context import Context
 from services.ingest.cursor import BadCursor, seal, unseal
 from services.ingest.edge.conditional import etag, is_unchanged
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer, page_answer, read_limit, read_whole
-from services.ingest.handlers.read import JobReader, Shown, job_not_found
-from services.ingest.minting import Mint
+from services.ingest.handlers.read import JobReader, Shown
 from services.ingest.tenancy import Caller
-from services.ingest.views.body_lines import JsonObject, read_lines
+from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.events import event_view
 from services.ingest.views.jobs import artifact_view
 from services.ingest.views.queue import queue_view
 
-CANCEL_TRIES = 8
 MAX_EVENTS_PAGE = 500
 _NOTHING: frozenset[str] = frozenset()
 
@@ -34,7 +29,6 @@ class JobHandlers:
     def __init__(self, context: Context, reader: JobReader) -> None:
         self._context = context
         self._reader = reader
-        self._mint = Mint(context.now_ms)
 
     async def get(self, request: web.Request, caller: Caller) -> web.Response:
         """Show the job as it is, or as it was after event `?sequence=`; 304 while it has not changed."""
@@ -123,59 +117,6 @@ class JobHandlers:
         question = self._question(request, caller)
         cursor = seal(self._context.secret("cursors"), question, str(after + limit)) if has_more else None
         return page_answer(request, views, cursor)
-
-    async def cancel(self, request: web.Request, caller: Caller) -> web.Response:
-        """Cancel: 200 when it is cancelled, 202 while a running job stops, 409 when it ended otherwise."""
-        check_query(request, _NOTHING)
-        shown = await self._reader.need(caller, request.match_info["id"])
-        for _ in range(CANCEL_TRIES):
-            status = shown.state.status
-            if status is JobStatus.CANCELLED:
-                return json_answer(await self._reader.view(shown))
-            if status in TERMINAL:
-                raise Problem("already_terminal", f"The job is {status}")
-            if status is JobStatus.IN_PROGRESS and shown.state.cancel_requested_ms is not None:
-                return json_answer(await self._reader.view(shown), 202)
-            write = await self._cancellation(shown, caller)
-            reply = await self._context.within(
-                self._context.store.jobs.append(shown.meta.name, write, self._mint.token())
-            )
-            if reply.word is Word.GONE:
-                raise job_not_found()
-            # Applied or overtaken by another event: look again, decide again.
-            shown = await self._reader.need(caller, shown.state.id)
-        raise StoreUnavailable(f"{shown.state.id} changes too fast to be cancelled")
-
-    async def _cancellation(self, shown: Shown, caller: Caller) -> Write:
-        """Decide what cancels the job in the state it was seen in; the write holds only in that state."""
-        state = shown.state
-        by = f"key/{caller.key_id}"
-        hooked = await self._subscribed(shown)
-        guard = JobGuard(sequence=state.sequence)
-        if state.status is JobStatus.IN_PROGRESS:
-            order = WorkEntry(state.worker_id or "", "cancel", {"jobId": state.id, "fence": state.fence})
-            events = (ev.JobCancelRequested(by=by),)
-            return Write(state.id, events, fence=state.fence, hooked=hooked, guard=guard, work=(order,))
-        offers = state.offers.items()
-        return Write(
-            state.id,
-            (ev.JobCancelled(how="queued", by=by),),
-            fence=state.fence,
-            hooked=hooked,
-            guard=guard,
-            closes_for=state.tenant_id,
-            worker_fields=[off_deck(worker_id, slot, state.id, offer_id) for offer_id, (worker_id, slot) in offers],
-            work=[
-                WorkEntry(worker_id, "withdraw", {"offerId": offer_id, "jobId": state.id})
-                for offer_id, (worker_id, _) in offers
-            ],
-        )
-
-    async def _subscribed(self, shown: Shown) -> frozenset[str]:
-        if shown.state.hooked is None:
-            return _NOTHING
-        history = await self._reader.history(shown, 0)
-        return frozenset(read_lines(history.body).spec.get("webhookEvents") or ())
 
     def _events_after(self, request: web.Request, caller: Caller) -> int:
         cursor = request.query.get("cursor")

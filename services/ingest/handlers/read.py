@@ -86,7 +86,14 @@ class JobReader:
             raise Problem("data_erased", "The first events of this job are no longer in the log")
         entries = history.entries[:sequence]
         state = fold(shown.state.id, entries)
-        return Details(shown.meta, state, read_lines(history.body), ending_of(entries[-SHOWN_EVENTS:]))
+        return Details(shown.meta, state, read_lines(history.body, sequence), ending_of(entries[-SHOWN_EVENTS:]))
+
+    async def subscribed(self, shown: Shown) -> frozenset[str]:
+        """Return the events that the job's own webhook subscribes to."""
+        if shown.state.hooked is None:
+            return frozenset()
+        history = await self.history(shown, 0)
+        return frozenset(read_lines(history.body).spec.get("webhookEvents") or ())
 
     async def view(self, shown: Shown) -> JsonObject:
         """Return the job's representation as it is now."""

@@ -8,7 +8,10 @@ from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.jobs import Place
 from services.ingest.views.times import instant
 
-_INGEST = frozenset({"job.created", "job.scheduled", "job.cancel_requested", "job.retried"})
+_INGEST = frozenset(
+    {"job.created", "job.scheduled", "job.priority_changed", "job.metadata_changed", "job.cancel_requested",
+     "job.retried"}
+)  # fmt: skip
 _SCHEDULER = frozenset(
     {"job.assigned", "job.unassigned", "job.lease_lost", "job.expired", "job.dead_lettered", "job.forgotten"}
 )

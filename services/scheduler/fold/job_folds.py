@@ -108,6 +108,12 @@ def _attempt_failed(books: Books, job: Job, event: ev.JobAttemptFailed, now_ms: 
     books.refresh(job, fresh=True)
 
 
+def _priority_changed(books: Books, job: Job, event: ev.JobPriorityChanged, now_ms: int) -> None:
+    # Its order stays: in the new band it stands where its age puts it. Its deck, if it lies on one, stays, too.
+    job.band = BANDS[event.priority]
+    books.refresh(job)
+
+
 def _cancel_requested(books: Books, job: Job, event: ev.JobCancelRequested, now_ms: int) -> None:
     job.cancel_requested = True
     books.refresh(job)
@@ -178,6 +184,7 @@ JOB_FOLDS: Mapping[str, Fold] = {
     ev.JobDeviceReleased.TYPE: _of_known_job(_device_released),
     ev.JobLeaseLost.TYPE: _of_known_job(_lease_lost),
     ev.JobAttemptFailed.TYPE: _of_known_job(_attempt_failed),
+    ev.JobPriorityChanged.TYPE: _of_known_job(_priority_changed),
     ev.JobCancelRequested.TYPE: _of_known_job(_cancel_requested),
     ev.JobCompleted.TYPE: _of_known_job(_completed),
     ev.JobFailed.TYPE: _of_known_job(_failed),

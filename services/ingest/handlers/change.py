@@ -1,0 +1,103 @@
+"""`PATCH /v1/jobs/{id}`: another priority, other metadata, while the job has not ended.
+
+Promises: what is asked for is so when it is answered, and a repeat changes nothing; under `If-Match` nothing is
+changed that the caller has not seen. The caller's words go into the body of the job, their names into the log.
+"""
+
+from collections.abc import Mapping
+
+from aiohttp import web
+
+from contracts import events as ev
+from contracts.api import JobPatch
+from contracts.errors import StoreUnavailable
+from contracts.job import TERMINAL
+from contracts.store.words import Word
+from contracts.store.write import JobGuard, Write
+from services.ingest.context import Context
+from services.ingest.edge.body import read_body
+from services.ingest.edge.conditional import etag, is_expected
+from services.ingest.edge.headers import only_header
+from services.ingest.edge.problems import Fault, Problem
+from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.read import Details, JobReader, job_not_found
+from services.ingest.minting import Mint
+from services.ingest.requests import invalid_input, parse_body
+from services.ingest.tenancy import Caller
+from services.ingest.views.body_lines import metadata_line
+
+CHANGE_TRIES = 8
+MOST_METADATA_CHANGES = 100  # each stays in the body, so that the job can be shown as it was
+
+
+class ChangeHandler:
+    """Changes one job."""
+
+    def __init__(self, context: Context, reader: JobReader) -> None:
+        self._context = context
+        self._reader = reader
+        self._mint = Mint(context.now_ms)
+
+    async def change(self, request: web.Request, caller: Caller) -> web.Response:
+        """Change the job and show it; 409 when it has ended, or is not what `If-Match` says."""
+        check_query(request, frozenset())
+        if_match = only_header(request, "If-Match")
+        with self._context.room.share() as share:
+            wanted = parse_body(JobPatch, await read_body(request, self._context.body_limits, share))
+        shown = await self._reader.need(caller, request.match_info["id"])
+        for _ in range(CHANGE_TRIES):
+            details = await self._reader.details(shown)
+            _check(details, if_match)
+            events = changes_of(details, wanted, f"key/{caller.key_id}")
+            if not events or await self._write(details, wanted, events):
+                view = self._reader.show(details) if not events else await self._reader.view(shown)
+                return json_answer(view, headers={"ETag": etag(view["sequence"])})
+        raise StoreUnavailable(f"{shown.state.id} changes too fast to be changed")
+
+    async def _write(self, details: Details, wanted: JobPatch, events: tuple[ev.Event, ...]) -> bool:
+        """Write the change; False when the job has moved on meanwhile."""
+        state = details.state
+        write = Write(
+            state.id,
+            events,
+            fence=state.fence,
+            hooked=frozenset(details.lines.spec.get("webhookEvents") or ()),
+            guard=JobGuard(sequence=state.sequence),
+        )
+        is_of_metadata = isinstance(events[-1], ev.JobMetadataChanged)
+        line = metadata_line(wanted.metadata or {}, state.sequence + len(events)) if is_of_metadata else b""
+        call = self._context.store.jobs.append(details.meta.name, write, self._mint.token(), line=line)
+        reply = await self._context.within(call)
+        if reply.word is Word.GONE:
+            raise job_not_found()
+        return reply.applied
+
+
+def changes_of(details: Details, wanted: JobPatch, by: str) -> tuple[ev.Event, ...]:
+    """Return what has to happen; nothing when all is as wanted already. Raises Problem `invalid_input`."""
+    events: list[ev.Event] = []
+    before = details.state.priority
+    if wanted.priority is not None and wanted.priority != before:
+        events.append(ev.JobPriorityChanged(priority=wanted.priority, previous=before, by=by))
+    known = details.lines.spec.get("metadata") or {}
+    if wanted.metadata is not None and wanted.metadata != known:
+        if details.lines.metadata_changes >= MOST_METADATA_CHANGES:
+            message = f"the metadata of a job can be changed {MOST_METADATA_CHANGES} times"
+            raise invalid_input((Fault("/metadata", "too_many", message),))
+        events.append(ev.JobMetadataChanged(keys=_changed_keys(known, wanted.metadata), by=by))
+    return tuple(events)
+
+
+def _check(details: Details, if_match: str | None) -> None:
+    state = details.state
+    if not is_expected(if_match, etag(state.sequence)):
+        detail = f"The job has had {state.sequence} events by now"
+        raise Problem("version_mismatch", detail, headers={"ETag": etag(state.sequence)})
+    if state.status in TERMINAL:
+        raise Problem("already_terminal", f"The job is {state.status}")
+    if not details.lines.spec:
+        raise Problem("data_erased", "The content of the job was erased")
+
+
+def _changed_keys(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key)))
