@@ -1,4 +1,7 @@
-"""Idempotency-Keys: claim, then admit with the claimed id, then mark done. Nobody waits for another's claim."""
+"""Before a job is admitted: its Idempotency-Key, and its tenant's rate of submits.
+
+Claim, then admit with the claimed id, then mark done. Nobody waits for another's claim.
+"""
 
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
@@ -11,11 +14,27 @@ class KeyClaims:
         self._call = batcher.call
 
     async def claim(
-        self, tenant_id: str, key_hash: str, fingerprint: str, job_id: str, pool: str, ttl_s: int
+        self,
+        tenant_id: str,
+        key_hash: str,
+        fingerprint: str,
+        job_id: str,
+        pool: str,
+        ttl_s: int,
+        per_minute: int | None = None,
+        now_ms: int = 0,
     ) -> replies.KeyClaim:
-        """Claim a key for `job_id`, or learn whose it is; CONFLICT when it belongs to another request or pool."""
-        fixed = [keys.claim(tenant_id, key_hash)]
-        return replies.key_claim(await self._call("claim_key", fixed, [fingerprint, job_id, pool, ttl_s]))
+        """Claim a key for `job_id`, or learn whose it is; a new one counts as a submit, of `per_minute` at most.
+
+        CONFLICT when it belongs to another request or pool.
+        """
+        fixed = [keys.claim(tenant_id, key_hash), keys.submits(tenant_id)]
+        args = [fingerprint, job_id, pool, ttl_s, now_ms, "" if per_minute is None else per_minute]
+        return replies.key_claim(await self._call("claim_key", fixed, args))
+
+    async def take_submit(self, tenant_id: str, per_minute: int, now_ms: int = 0) -> replies.Submits:
+        """Count a submit without a key, of `per_minute` at most."""
+        return replies.submits(await self._call("take_submit", [keys.submits(tenant_id)], [now_ms, per_minute]))
 
     async def done(self, tenant_id: str, key_hash: str, job_id: str, status: str) -> None:
         """Record that the job was admitted, and the status last seen."""

@@ -14,12 +14,13 @@ MOST_EVENTS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Admission limits of one call: open jobs and their bytes, of the tenant and of the pool."""
+    """Admission limits of one call: open jobs and their bytes, of the tenant and of the pool; the tenant's rate."""
 
     tenant_jobs: int = 10_000
     tenant_bytes: int = 1 << 30
     pool_jobs: int = 1_000_000
     pool_bytes: int = 8 << 30
+    submits_per_minute: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,11 @@ def claim(tenant_id: str, key_hash: str) -> str:
     return f"hr:{{idem:{tenant_id}}}:{key_hash}"
 
 
+def submits(tenant_id: str) -> str:
+    """Hash with TTL: what its bucket of submits holds (`n`) as of `at`; in the slot of its claims."""
+    return f"hr:{{idem:{tenant_id}}}:submits"
+
+
 def secret(name: str) -> str:
     """String: a secret that must be usable, so it cannot be hashed; never in the log."""
     return f"hr:{{{SYSTEM}}}:secret:{name}"

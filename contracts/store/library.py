@@ -8,11 +8,11 @@ import hashlib
 from functools import cache
 from importlib import resources
 
-# In this order: `release_and_start` uses what `emit` and `start` define.
+# In this order: `release_and_start` uses what `emit` and `start` define, `claim_key` what `take_submit` does.
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
     "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "hold", "leave",
-    "settle_delivery", "claim_key", "end_claim", "configure", "keep_secret", "keep_part",
+    "settle_delivery", "take_submit", "claim_key", "end_claim", "configure", "keep_secret", "keep_part",
     "keep_snapshot", "ask", "answer",
 )  # fmt: skip
 
@@ -27,7 +27,7 @@ end
 def _body() -> str:
     folder = resources.files("contracts.store") / "lua"
     parts = [(folder / f"{name}.lua").read_text() for name in ("_prelude", *VERBS)]
-    # each verb is a block of its own, but for the two whose functions another verb calls
+    # each verb is a block of its own, but for those whose functions another verb calls
     return "\n".join([parts[0], _REGISTER, *parts[1:]])
 
 

@@ -78,13 +78,25 @@ class Beat:
 
 
 @dataclass(frozen=True, slots=True)
+class Submits:
+    """What a tenant's rate leaves it. `wait_ms` above 0: this one was one too many, the next may come after that."""
+
+    left: int
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class KeyClaim:
-    """Reply of an Idempotency-Key; CONFLICT: another request's. `state`: new, pending or a job status."""
+    """Reply of an Idempotency-Key; CONFLICT: another request's, REFUSED: too many submits.
+
+    `state`: new, pending or a job status. `submits` is None for a tenant without a rate.
+    """
 
     word: Word
-    job_id: str
-    pool: str
+    job_id: str = ""
+    pool: str = ""
     state: str = ""
+    submits: Submits | None = None
 
 
 def texts(raw: object) -> list[str]:
@@ -142,5 +154,14 @@ def beat(raw: object) -> Beat:
 
 def key_claim(raw: object) -> KeyClaim:
     """Read the reply of `claim_key`."""
-    parts = [*texts(raw), ""]
-    return KeyClaim(Word(parts[0]), parts[1], parts[2], parts[3])
+    parts = [*texts(raw), "", ""]
+    word = Word(parts[0])
+    if word is Word.REFUSED:
+        return KeyClaim(word, submits=submits(raw))
+    return KeyClaim(word, parts[1], parts[2], parts[3], Submits(int(parts[4])) if parts[4] else None)
+
+
+def submits(raw: object) -> Submits:
+    """Read the reply of `take_submit`."""
+    parts = [*texts(raw), "0"]
+    return Submits(int(parts[1]), int(parts[2]))

@@ -35,7 +35,7 @@ _JOB_FILTERS = (
 )
 _ADMISSION = (
     "missing_idempotency_key", "idempotency_mismatch", "webhook_url_not_allowed", "quota_exceeded", "queue_full",
-    "log_backlog", "storage_full", "tenant_suspended",
+    "log_backlog", "storage_full", "tenant_suspended", "rate_limited",
 )  # fmt: skip
 _ONE_JOB = ("job_not_found", "bad_parameter")
 _TENANT = "/admin/v1/tenants/{tenant}"

@@ -7,6 +7,7 @@ import pytest
 from contracts import events as ev
 from contracts.store import Word, keys
 from contracts.store.jobs import Limits
+from contracts.store.replies import KeyClaim, Submits
 from contracts.store.write import JobGuard, Write
 from tests.store.play import POOL, TENANT, Play
 
@@ -163,3 +164,44 @@ async def test_a_claim_that_is_done_is_not_dropped_and_a_pending_one_can_be(play
     await claims.drop(TENANT, "pending", pending)
     assert (await claims.claim(TENANT, "pending", "print", play.mints(), POOL, 60)).state == "new"
     assert await play.store.client.ttl(keys.claim(TENANT, "done")) > 0
+
+
+async def test_a_tenant_submits_two_minutes_worth_at_once_and_then_at_its_rate(play: Play) -> None:
+    """Field case 25: the bucket is the tenant's own."""
+    take = play.store.claims.take_submit
+
+    burst = [await take(TENANT, 60, now_ms=1_000) for _ in range(121)]
+    other = await take("t_b", 60, now_ms=1_000)
+    soon = [await take(TENANT, 60, now_ms=at) for at in (1_999, 2_000, 2_001)]
+    rested = await take(TENANT, 60, now_ms=1_000_000)
+
+    assert [each.left for each in burst] == [*range(119, -1, -1), 0]
+    assert [each.wait_ms for each in burst] == [0] * 120 + [1_000]
+    assert (other.left, other.wait_ms) == (119, 0)
+    assert [(each.left, each.wait_ms) for each in soon] == [(0, 1), (0, 0), (0, 999)]
+    assert rested.left == 119
+    assert 0 < await play.store.client.pttl(keys.submits(TENANT)) <= 120_000
+
+
+async def test_a_clock_that_goes_back_gives_nothing_and_takes_nothing(play: Play) -> None:
+    take = play.store.claims.take_submit
+    await take(TENANT, 60, now_ms=50_000)
+
+    assert (await take(TENANT, 60, now_ms=10_000)).left == 118
+
+
+async def test_a_new_key_costs_a_submit_and_a_repeat_none(play: Play) -> None:
+    claim = play.store.claims.claim
+
+    async def claims(name: str) -> KeyClaim:
+        return await claim(TENANT, name, "print", play.mints(), POOL, 60, 1, now_ms=1_000)
+
+    first, repeat, second, third = [await claims(name) for name in ("a", "a", "b", "c")]
+    still = await claims("b")
+    mismatch = await claim(TENANT, "a", "other", play.mints(), POOL, 60, 1, now_ms=1_000)
+
+    assert [each.state for each in (first, repeat, second, still)] == ["new", "pending", "new", "pending"]
+    assert [each.submits for each in (first, repeat, second, still)] == [Submits(1), Submits(1), Submits(0), Submits(0)]
+    assert (third.word, third.submits) == (Word.REFUSED, Submits(0, 60_000))
+    assert mismatch.word is Word.CONFLICT
+    assert await play.store.client.exists(keys.claim(TENANT, "c")) == 0

@@ -12,11 +12,11 @@ import structlog
 
 from contracts.errors import HeadraceError, StoreUnavailable
 from contracts.store.jobs import Limits
-from contracts.store.replies import Admission
+from contracts.store.replies import Admission, Submits
 from contracts.store.words import Word
 from contracts.telemetry import Logger
 from services.ingest.admission.draft import Draft
-from services.ingest.admission.verdict import refusal
+from services.ingest.admission.verdict import refusal, too_fast
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.minting import Mint
@@ -50,6 +50,7 @@ class Admitted:
     sequence: int = 0
     is_repeat: bool = False
     last_status: str | None = None
+    submits: Submits | None = None  # what the tenant's rate leaves it; None without a rate
 
 
 async def admit(context: Context, mint: Mint, submission: Submission) -> Admitted:
@@ -57,10 +58,11 @@ async def admit(context: Context, mint: Mint, submission: Submission) -> Admitte
     if submission.key_hash is None:
         if submission.refused is not None:
             raise Problem(submission.refused)
+        submits = await _take_submit(context, submission)
         job_id = mint.job_id(context.pool(submission.draft.pool).code)
         answer = await _admit_once(context, submission, job_id)
         if answer.word is Word.APPLIED:
-            return Admitted(job_id, answer.position, answer.sequence)
+            return Admitted(job_id, answer.position, answer.sequence, submits=submits)
         raise refusal(answer)
     for _ in range(CLAIM_TRIES):
         admitted = await _admit_claimed(context, mint, submission, submission.key_hash)
@@ -75,26 +77,41 @@ async def _admit_claimed(context: Context, mint: Mint, submission: Submission, k
     claims = context.store.claims
     ttl_s = int(context.settings.retention.idempotency_s)
     candidate = mint.job_id(context.pool(pool).code)
+    per_minute = submission.limits.submits_per_minute
     claim = await context.within(
-        claims.claim(submission.tenant_id, key_hash, submission.fingerprint, candidate, pool, ttl_s)
+        claims.claim(submission.tenant_id, key_hash, submission.fingerprint, candidate, pool, ttl_s, per_minute)
     )
+    if claim.word is Word.REFUSED and per_minute is not None and claim.submits is not None:
+        raise too_fast(per_minute, claim.submits)
     if claim.word is not Word.APPLIED:
         raise Problem("idempotency_mismatch", "This Idempotency-Key was used with another body or pool")
     if claim.state not in ("new", "pending"):
-        return Admitted(claim.job_id, is_repeat=True, last_status=claim.state)
+        return Admitted(claim.job_id, is_repeat=True, last_status=claim.state, submits=claim.submits)
     if submission.refused is not None:
         return await _find_admitted(context, submission, key_hash, claim.job_id)
     answer = await _admit_once(context, submission, claim.job_id)
     if answer.word is Word.APPLIED:
         await _mark_done(context, submission, key_hash, claim.job_id)
         is_repeat = answer.state in ("repeat", "forgotten")
-        return Admitted(claim.job_id, answer.position, answer.sequence, is_repeat, "queued" if is_repeat else None)
+        last_status = "queued" if is_repeat else None
+        return Admitted(claim.job_id, answer.position, answer.sequence, is_repeat, last_status, claim.submits)
     if answer.state == "refused-before":
         await context.within(claims.drop(submission.tenant_id, key_hash, claim.job_id))
         return None
     if answer.word is Word.REFUSED and await _give_back(context, submission, key_hash, claim.job_id):
         return None
     raise refusal(answer)
+
+
+async def _take_submit(context: Context, submission: Submission) -> Submits | None:
+    """Count a submit that has no key. Raises Problem `rate_limited`."""
+    per_minute = submission.limits.submits_per_minute
+    if per_minute is None:
+        return None
+    submits = await context.within(context.store.claims.take_submit(submission.tenant_id, per_minute))
+    if submits.wait_ms:
+        raise too_fast(per_minute, submits)
+    return submits
 
 
 async def _find_admitted(context: Context, submission: Submission, key_hash: str, job_id: str) -> Admitted:

@@ -1,15 +1,16 @@
 """Limits and refusals of admission as values: which limits apply, and what a refusal means to the caller.
 
-Promises: a tenant's own limit comes before the installation's; a full tenant is 429, a full pool 503, each with a
-pause. Counting itself is one atomic step of the store.
+Promises: a tenant's own limit comes before the installation's; a full or too fast tenant is 429, a full pool 503, each
+with a pause. Counting itself is one atomic step of the store.
 """
 
 from contracts.events import TenantLimits
 from contracts.settings import AdmissionSettings
 from contracts.store.jobs import Limits
-from contracts.store.replies import Admission
+from contracts.store.replies import Admission, Submits
 from contracts.store.words import Word
 from services.ingest.edge.problems import POLICIES, Problem
+from services.ingest.views.rates import SUBMIT, rate_headers
 
 _POLICIES = {
     "tenant_jobs": ("quota_exceeded", "queuedJobs", "The tenant has as many open jobs as it may have"),
@@ -26,6 +27,18 @@ def limits_for(tenant: TenantLimits, defaults: AdmissionSettings) -> Limits:
         tenant_bytes=defaults.tenant_bytes if tenant.queued_bytes is None else tenant.queued_bytes,
         pool_jobs=defaults.pool_jobs,
         pool_bytes=defaults.pool_bytes,
+        submits_per_minute=tenant.submits_per_minute,
+    )
+
+
+def too_fast(per_minute: int, submits: Submits) -> Problem:
+    """Return the problem for one submit too many."""
+    return Problem(
+        "rate_limited",
+        f"The tenant may submit {per_minute} jobs a minute, and twice as many at once after a pause",
+        retry_after_s=submits.wait_ms / 1000,
+        headers=rate_headers(TenantLimits(submits_per_minute=per_minute), submits),
+        extensions={POLICIES: [SUBMIT]},
     )
 
 

@@ -16,6 +16,7 @@ from services.ingest.handlers.submissions import Envelope, Submissions, Submitte
 from services.ingest.requests import parse_body
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
+from services.ingest.views.rates import rate_headers
 from services.ingest.watch import JobWatch
 
 MAX_WAIT_S = 60
@@ -40,13 +41,19 @@ class SubmitHandler:
         if wait_s is not None:
             return await self._answer_when_ended(submitted, wait_s)
         view = await self._submissions.view(submitted)
-        return _answer(view, 200 if submitted.admitted.is_repeat else 201, _told(submitted))
+        return _answer(view, 200 if submitted.admitted.is_repeat else 201, self._told(submitted))
 
     async def _answer_when_ended(self, submitted: Submitted, wait_s: int) -> web.Response:
         has_ended = await self._watch.wait(submitted.draft.pool, submitted.admitted.job_id, wait_s)
         view = await self._submissions.view(submitted, latest=True)
-        headers = {"Preference-Applied": f"wait={wait_s}"} | _told(submitted)
+        headers = {"Preference-Applied": f"wait={wait_s}"} | self._told(submitted)
         return _answer(view, 200 if has_ended else 202, headers)
+
+    def _told(self, submitted: Submitted) -> dict[str, str]:
+        admitted, tenants = submitted.admitted, self._context.store.directory.configuration.tenants
+        tenant = tenants.get(submitted.envelope.caller.tenant_id)
+        fields = rate_headers(tenant.limits, admitted.submits) if tenant is not None else {}
+        return fields | ({"Idempotent-Replayed": "true"} if admitted.is_repeat else {})
 
 
 def read_envelope(request: web.Request, caller: Caller) -> Envelope:
@@ -66,10 +73,6 @@ def read_wait(preferences: Sequence[str]) -> int | None:
         if match is not None:
             return min(MAX_WAIT_S, int(match[1]))
     return None
-
-
-def _told(submitted: Submitted) -> dict[str, str]:
-    return {"Idempotent-Replayed": "true"} if submitted.admitted.is_repeat else {}
 
 
 def _answer(view: JsonObject, status: int, headers: Mapping[str, str]) -> web.Response:

@@ -1,0 +1,36 @@
+-- take_submit: a tenant submits once more, within its rate; also used by claim_key
+-- KEYS  1 submits hash
+-- ARGV  1 now_ms or 0   2 submits per minute
+-- Reply APPLIED left | REFUSED left ms-until-the-next
+-- Events none
+-- Guard a bucket of two minutes' worth, filled by the server's time; a refusal takes nothing
+local SUBMIT = 60000  -- parts: as many as there are ms in a minute, so that the bucket holds whole numbers only
+local MINUTES = 2
+
+-- What is in the bucket now.
+local function parts_left(key, per_minute, now)
+  local h = redis.call('HMGET', key, 'n', 'at')
+  local room = MINUTES * per_minute * SUBMIT
+  if not h[1] then return room end
+  return math.min(room, tonumber(h[1]) + math.max(0, now - tonumber(h[2])) * per_minute)
+end
+
+-- Take a submit; returns what is left and, when it was one too many, how long to wait.
+local function take_one(key, per_minute, now)
+  local left = parts_left(key, per_minute, now) - SUBMIT
+  if left < 0 then return 0, math.ceil(-left / per_minute) end
+  redis.call('HSET', key, 'n', string.format('%.0f', left), 'at', string.format('%.0f', now))
+  redis.call('PEXPIRE', key, MINUTES * 60000)  -- full again by then, as one that is not there
+  return left, nil
+end
+
+local function whole(parts)
+  return string.format('%.0f', math.floor(parts / SUBMIT))
+end
+
+local function take_submit(keys, args)
+  local left, wait_ms = take_one(keys[1], tonumber(args[2]), now_ms(args[1]))
+  if wait_ms then return {WORDS.refused, '0', string.format('%.0f', wait_ms)} end
+  return {WORDS.applied, whole(left)}
+end
+register('take_submit', take_submit, {})
