@@ -10,7 +10,7 @@ import re
 from datetime import datetime
 from typing import Annotated, Literal, LiteralString, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, model_validator
 from pydantic.alias_generators import to_camel
 from pydantic_core import PydanticCustomError
 
@@ -29,6 +29,7 @@ SCOPES = (
 )
 MAX_ATTEMPTS = 20
 DEFAULT_MAX_ATTEMPTS = 3
+MAX_BATCH_ITEMS = 100
 DAY_S = 86_400
 
 Scope = Literal[
@@ -123,6 +124,14 @@ class GenerationJobData(Body):
         if self.webhook_events is not None and self.webhook_url is None:
             raise _contradiction("/webhookEvents", "needs a webhookUrl: nobody would be told")
         return self
+
+
+class JobBatch(Body):
+    """Body of `POST /v1/jobs/batch`. An item is judged when its turn comes: one that is wrong refuses itself only."""
+
+    jobs: Annotated[
+        tuple[SkipValidation[GenerationJobData], ...], Field(strict=False, min_length=1, max_length=MAX_BATCH_ITEMS)
+    ]
 
 
 class JobPatch(Body):

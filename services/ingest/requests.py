@@ -45,6 +45,11 @@ def parse_body(kind: type[B], raw: bytes) -> B:
     except BadJson as error:
         code = "invalid_input" if error.code == "not_an_object" else "malformed_json"
         raise Problem(code, error.message, (Fault("", error.code, error.message),)) from None
+    return validate(kind, fields)
+
+
+def validate(kind: type[B], fields: object) -> B:
+    """Read fields that are JSON already. Raises Problem `unknown_field` or `invalid_input`."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
@@ -59,7 +64,7 @@ def invalid_input(faults: tuple[Fault, ...]) -> Problem:
     return Problem("unknown_field" if only_unknown else "invalid_input", detail, faults)
 
 
-def faults_of(error: ValidationError, fields: dict[str, object]) -> tuple[Fault, ...]:
+def faults_of(error: ValidationError, fields: object) -> tuple[Fault, ...]:
     """Translate pydantic's findings, at most MAX_FAULTS of them."""
     found = error.errors(include_url=False, include_input=False)[:MAX_FAULTS]
     return tuple(

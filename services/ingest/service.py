@@ -27,6 +27,7 @@ from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
+from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.change import ChangeHandler
 from services.ingest.handlers.explain import ExplainHandlers
@@ -133,10 +134,12 @@ class IngestService:
             lambda: context.store.directory.configuration, admin_key.get_secret_value() if admin_key else None
         )
         reader = JobReader(context)
+        submissions = Submissions(context, reader)
         info = InfoHandlers(context)
         routes: tuple[Route, ...] = (
             *job_routes(
-                SubmitHandler(context, Submissions(context, reader), self._watch),
+                SubmitHandler(context, submissions, self._watch),
+                BatchHandler(context, submissions),
                 JobListHandler(context, reader),
                 JobHandlers(context, reader),
                 ChangeHandler(context, reader),

@@ -1,8 +1,18 @@
 """The route table: everything this service serves, one row each. Router, scope checks and OpenAPI are made of it."""
 
-from contracts.api import Because, GenerationJobData, JobPatch, KeyCreate, PolicyPatch, TenantCreate, TenantPatch
+from contracts.api import (
+    Because,
+    GenerationJobData,
+    JobBatch,
+    JobPatch,
+    KeyCreate,
+    PolicyPatch,
+    TenantCreate,
+    TenantPatch,
+)
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
+from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.change import ChangeHandler
 from services.ingest.handlers.explain import ExplainHandlers
@@ -42,7 +52,12 @@ _TENANT = "/admin/v1/tenants/{tenant}"
 
 
 def job_routes(
-    submit: SubmitHandler, lists: JobListHandler, jobs: JobHandlers, change: ChangeHandler, canceller: Canceller
+    submit: SubmitHandler,
+    batch: BatchHandler,
+    lists: JobListHandler,
+    jobs: JobHandlers,
+    change: ChangeHandler,
+    canceller: Canceller,
 ) -> tuple[Route, ...]:
     """Return the routes of jobs."""
     one = "/v1/jobs/{id}"
@@ -59,6 +74,15 @@ def job_routes(
                 Parameter("Idempotency-Key", "Repeating a request with it never makes a second job.", "header"),
                 Parameter("Prefer", "`wait=N`: answer when the job has ended, at latest after N seconds.", "header"),
                 Parameter("traceparent", "Kept with the job (W3C Trace Context).", "header"),
+            ),
+        ),
+        Route(
+            "POST", "/v1/jobs/batch", batch.submit_batch, "Submit up to 100 jobs, each for itself.", "jobs:write",
+            body=JobBatch, reply=schemas.BatchReply, problems=("missing_idempotency_key",),
+            replies=((200, "One answer for each item: 201, 200 for a repeat, or its problem."),),
+            parameters=(
+                Parameter("Idempotency-Key", "Each item's key is made of it and the item's index.", "header"),
+                Parameter("traceparent", "Kept with each job (W3C Trace Context).", "header"),
             ),
         ),
         Route(

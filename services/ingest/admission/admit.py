@@ -177,3 +177,12 @@ def read_key(header: str | None) -> str | None:
     if not 0 < len(text) <= MAX_KEY_LENGTH or not text.isprintable():
         raise Problem("missing_idempotency_key", f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} printable characters")
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def item_key(key_hash: str | None, index: int) -> str | None:
+    """Return the key of one item of a batch: the batch's key and its place in it.
+
+    >>> item_key("ab", 0) == item_key("ab", 0) != item_key("ab", 1), item_key(None, 0)
+    (True, None)
+    """
+    return None if key_hash is None else hashlib.sha256(f"{key_hash}\n{index}".encode()).hexdigest()

@@ -5,7 +5,7 @@ request may be sent again (`retryable`), and repeats nothing secret. Renders doc
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 JsonObject = dict[str, object]
 
@@ -148,6 +148,12 @@ def code_for_status(status: int) -> str:
     return _BY_STATUS.get(status, "bad_request" if status < 500 else "internal")
 
 
+def below(problem: Problem, pointer: str) -> Problem:
+    """Return the problem of a part as one of the whole: `pointer` leads to the part."""
+    faults = tuple(replace(fault, pointer=pointer + fault.pointer) for fault in problem.faults)
+    return replace(problem, faults=faults)
+
+
 def document(problem: Problem, instance: str, request_id: str) -> JsonObject:
     """Write the problem as its JSON document."""
     kind = problem.kind
@@ -169,9 +175,15 @@ def document(problem: Problem, instance: str, request_id: str) -> JsonObject:
 def header_fields(problem: Problem) -> dict[str, str]:
     """Return the headers that go with the document; `Retry-After` in whole seconds, at least one."""
     fields = dict(problem.headers)
-    pause_s = problem.kind.retry_after_s if problem.retry_after_s is None else problem.retry_after_s
+    pause_s = whole_pause_s(problem)
     if pause_s is not None:
-        fields["Retry-After"] = str(max(1, -int(-pause_s // 1)))
+        fields["Retry-After"] = str(pause_s)
     if problem.code == "unauthenticated":
         fields["WWW-Authenticate"] = 'Bearer realm="headrace"'
     return fields
+
+
+def whole_pause_s(problem: Problem) -> int | None:
+    """Return after how many seconds the caller may try again, at least one; None without a pause."""
+    pause_s = problem.kind.retry_after_s if problem.retry_after_s is None else problem.retry_after_s
+    return None if pause_s is None else max(1, -int(-pause_s // 1))

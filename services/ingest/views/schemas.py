@@ -172,6 +172,31 @@ class JobPage(Page):
     data: list[Job]
 
 
+class ForgottenJob(Shape):
+    """What is left of a job whose retention is over; the status is the last one seen."""
+
+    id: str
+    object: str
+    status: JobStatus | None
+    expired: bool
+
+
+class BatchItem(Shape):
+    """What became of one item: the job, or the problem. The two flags are the headers of a single answer."""
+
+    index: int
+    status: int
+    job: Job | ForgottenJob | None
+    problem: ProblemDocument | None
+    idempotent_replayed: bool
+
+
+class BatchReply(Shape):
+    """One entry for each item, in the order they were sent."""
+
+    data: list[BatchItem]
+
+
 class JobResult(Shape):
     """What a completed job gave back."""
 

@@ -1,0 +1,68 @@
+"""`POST /v1/jobs/batch`: many submissions in one request, each for itself.
+
+Promises: an item is admitted or refused as it would be alone, whatever becomes of the others; items are admitted in
+their order; a repeat with the same Idempotency-Key makes no job twice. The calls to the store share its pipelines.
+"""
+
+import asyncio
+from dataclasses import replace
+
+from aiohttp import web
+
+from contracts.api import GenerationJobData, JobBatch
+from services.ingest.admission.admit import item_key
+from services.ingest.context import Context
+from services.ingest.edge.body import read_body
+from services.ingest.edge.middleware import REQUEST_ID, as_problem
+from services.ingest.edge.problems import below, document, whole_pause_s
+from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.submissions import Envelope, Submissions
+from services.ingest.handlers.submit import read_envelope
+from services.ingest.requests import parse_body, validate
+from services.ingest.tenancy import Caller
+from services.ingest.views.body_lines import JsonObject
+
+BODIES_AT_ONCE = 10  # of repeats: a body may have a megabyte
+
+
+class BatchHandler:
+    """The route of many jobs."""
+
+    def __init__(self, context: Context, submissions: Submissions) -> None:
+        self._context = context
+        self._submissions = submissions
+
+    async def submit_batch(self, request: web.Request, caller: Caller) -> web.Response:
+        """Admit each item; the answer says for each what became of it."""
+        check_query(request, frozenset())
+        envelope = read_envelope(request, caller)
+        views = asyncio.Semaphore(BODIES_AT_ONCE)
+        with self._context.room.share() as share:
+            batch = parse_body(JobBatch, await read_body(request, self._context.body_limits, share))
+            self._context.secret("users")  # before the store was opened there is one answer for all
+            outcomes = await asyncio.gather(
+                *(
+                    self._outcome(request, replace(envelope, key_hash=item_key(envelope.key_hash, i)), i, item, views)
+                    for i, item in enumerate(batch.jobs)
+                )
+            )
+        return json_answer({"data": outcomes})
+
+    async def _outcome(
+        self, request: web.Request, envelope: Envelope, index: int, item: object, views: asyncio.Semaphore
+    ) -> JsonObject:
+        """Submit one item and say what became of it; raises nothing, so that the others are answered."""
+        answer: JsonObject = {"index": index, "status": 0, "job": None, "problem": None, "idempotentReplayed": False}
+        try:
+            submitted = await self._submissions.submit(envelope, validate(GenerationJobData, item))
+            is_repeat = submitted.admitted.is_repeat
+            async with views:
+                job = await self._submissions.view(submitted)
+            return answer | {"status": 200 if is_repeat else 201, "job": job, "idempotentReplayed": is_repeat}
+        except Exception as error:
+            request_id = request[REQUEST_ID]
+            problem = below(as_problem(error, request_id), f"/jobs/{index}")
+            told = document(problem, request.path, request_id)
+            pause_s = whole_pause_s(problem)
+            more = {} if pause_s is None else {"retryAfterSeconds": pause_s}
+            return answer | {"status": problem.kind.status, "problem": told | more}
