@@ -12,7 +12,7 @@ from contracts.job import JobStatus
 from contracts.store.attempts import Offer
 from contracts.store.write import JobGuard, WorkEntry, WorkerGuard, Write, off_deck, on_deck
 from services.scheduler.fold import policy
-from services.scheduler.fold.choosing import Choice, Withdrawal
+from services.scheduler.fold.choices import Choice, Withdrawal
 from services.scheduler.fold.job_folds import OVERTAKEN, WORKER_LOST
 from services.scheduler.fold.records import Job
 from services.scheduler.leases import LostWorker
@@ -44,8 +44,9 @@ def offer(job: Job, choice: Choice, offer_id: str, basis: Basis, i: int, of: int
     """Offer a job to a slot."""
     event = ev.JobAssigned(
         worker_id=choice.worker_id, offer_id=offer_id, slot=choice.slot, device=choice.device, bytes=choice.bytes,
-        est_ms=choice.est_ms, wait_ms=choice.wait_ms, policy=policy.NAME, policy_version=policy.VERSION, phase="flat",
-        anchor=choice.anchor, why=choice.why, basis=basis.position, turn=basis.turn, i=i, of=of, now_ms=basis.now_ms,
+        est_ms=choice.est_ms, wait_ms=choice.wait_ms, policy=policy.NAME, policy_version=policy.VERSION,
+        phase=choice.phase, anchor=choice.anchor or None, why=choice.why, basis=basis.position, turn=basis.turn, i=i,
+        of=of, now_ms=basis.now_ms, hold_until_ms=choice.hold_until_ms,
     )  # fmt: skip
     made = Offer(
         job.id, offer_id, choice.slot, job.fence, job.attempt, job.max_attempts, job.tenant_id, job.model,

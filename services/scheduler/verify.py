@@ -2,7 +2,8 @@
 
 Each job.assigned says on which position and at which time it was chosen, in which turn, as which choice of how many.
 The log is folded to that position, asked again, and must answer the same; a choice that is missing from the log must
-be explained by an entry about its job, its worker or the policy between the basis and the turn.
+be explained by an entry about its job, its worker or the policy between the basis and the turn. Choices of another
+policy, or another version of this one, are folded and not judged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from contracts import events as ev
 from contracts.positions import entry_key
 from contracts.wire import Entry
-from services.scheduler.fold.choosing import Choice
+from services.scheduler.fold.choices import Choice
+from services.scheduler.fold.policy import NAME, VERSION
 from services.scheduler.fold.state import PoolState
 from services.scheduler.turns import MOST_CHOICES
 
@@ -54,8 +56,8 @@ def _turns(entries: Iterable[Entry]) -> tuple[list[_Turn], list[Fault]]:
     faults: list[Fault] = []
     for entry in entries:
         event = entry.event() if entry.type == ev.JobAssigned.TYPE else None
-        if not isinstance(event, ev.JobAssigned):
-            continue
+        if not isinstance(event, ev.JobAssigned) or (event.policy, event.policy_version) != (NAME, VERSION):
+            continue  # what another policy has chosen cannot be chosen again
         key = (event.basis, event.turn, event.now_ms)
         turn = turns.setdefault(key, _Turn(event.basis, event.now_ms, event.of, entry.position, {}))
         if event.i in turn.made or event.of != turn.of:
@@ -80,7 +82,7 @@ def _check(turn: _Turn, state: PoolState, entries: Sequence[Entry]) -> list[Faul
 def _said(job_id: str, event: ev.JobAssigned) -> Choice:
     return Choice(
         job_id, event.worker_id, event.slot, event.device, event.bytes, event.est_ms, event.wait_ms,
-        event.anchor or "", event.why,
+        event.anchor or "", event.why, event.phase or "", event.hold_until_ms,
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ The fold may use only what its own log says, so the leader copies weights into i
 
 from contracts.policy import DEFAULT_WEIGHTS
 from contracts.tenant import Configuration, Tenant
-from services.scheduler.fold.ledger import DEFAULT_WEIGHT_MILLI
+from services.scheduler.fold.accounts import DEFAULT_WEIGHT_MILLI
 from services.scheduler.fold.state import PoolState
 
 MOST_AT_ONCE = 500

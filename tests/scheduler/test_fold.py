@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from contracts import events as ev
 from contracts.job import JobStatus
 from contracts.wire import Entry
+from services.scheduler.fold.keeping import dump_policy
 from services.scheduler.fold.snapshot import dump, load
 from services.scheduler.fold.state import PoolState
 from services.scheduler.leases import LostWorker
@@ -158,7 +159,7 @@ def test_nothing_is_owed_when_all_jobs_have_ended(steps: list[tuple[str, int]]) 
     assert world.on_decks() == []
     assert world.state.on_worker == {}
     assert all(slot.running is None for worker in world.state.workers.values() for slot in worker.slots.values())
-    policy = world.state.policy.snapshot()
+    policy = dump_policy(world.state.policy)
     assert (policy["charges"], policy["tenants"], world.state.policy.waiting_count) == ({}, {}, 0)
 
 

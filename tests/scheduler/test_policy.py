@@ -3,6 +3,7 @@
 import pytest
 
 from contracts import events as ev
+from services.scheduler.fold.keeping import dump_policy
 from services.scheduler.fold.snapshot import dump
 from services.scheduler.verify import verify
 from tests.scheduler.world import World
@@ -158,14 +159,15 @@ def test_an_offer_that_comes_to_nothing_is_charged_for_nothing() -> None:
     world.worker()
     job_id = world.submit("t_a")
     world.submit("t_b")
-    before = world.state.policy.snapshot()
+    before = _charged(world)
     world.turn()
     assert world.on_decks() == [job_id]
+    assert _charged(world) != before
 
     world.decline(job_id, reason="overtaken")
 
-    after = world.state.policy.snapshot()
-    assert (after["tenants"], after["charges"]) == (before["tenants"], {})
+    assert _charged(world) == before
+    assert dump_policy(world.state.policy)["charges"] == {}
 
 
 def test_choosing_leaves_no_trace_and_gives_the_same_again() -> None:
@@ -235,3 +237,12 @@ def test_a_job_that_is_raised_to_urgent_takes_the_deck_and_one_that_is_lowered_l
     world.write(waiting, ev.JobPriorityChanged(priority="low", previous="urgent"))
     world.turns()
     assert world.on_decks() == [on_deck]
+
+
+def _charged(world: World) -> object:
+    """What every tenant, user and tier was charged, and the pool in all."""
+    ledger = world.state.policy.ledger
+    tenants = {
+        tenant.id: (tenant.v, {user.id: user.v for user in tenant.users.values()}) for tenant in ledger.tenants.values()
+    }
+    return tenants, [tier.rho for tier in ledger.tiers], ledger.charged

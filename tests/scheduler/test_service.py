@@ -24,7 +24,7 @@ async def test_a_job_is_offered_to_a_registered_worker_and_the_fold_follows_it_t
 
         data = (await log.wait_for("job.assigned", job_id)).raw_data()
         assert (data["workerId"], data["bytes"]) == (worker.id, 5)
-        assert (data["policy"], data["i"], data["of"], data["why"]) == ("sfq", 0, 1, "idle")
+        assert (data["policy"], data["i"], data["of"], data["why"]) == ("blfq", 0, 1, "idle")
         await until(lambda: leader.state.jobs[job_id].status is JobStatus.COMPLETED)
 
 
@@ -234,7 +234,7 @@ async def test_a_job_cancelled_while_it_lies_on_a_deck_leaves_the_slot_free(stor
         last = await submit(store)
         assert await worker.run_next() == last
         await until(lambda: leader.state.jobs[last].status is JobStatus.COMPLETED)
-        assert leader.state.policy.snapshot()["charges"] == {}
+        assert leader.state.policy.ledger.charges == {}
 
 
 async def test_the_leader_copies_weights_into_the_pools_own_log(store: Store, store_url: str) -> None:

@@ -2,14 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 
 from contracts.events import Event
 from contracts.job import TERMINAL, JobStatus
 from contracts.positions import START
 from contracts.wire import Entry
 from services.scheduler.fold.estimates import Estimates
-from services.scheduler.fold.lines import NEVER_MS, Waiting
-from services.scheduler.fold.policy import FairPolicy, Leaves, Settled, Waits
+from services.scheduler.fold.facts import Ended, Leaves, Settled, Waits
+from services.scheduler.fold.lines import NEVER_MS, JobClass, Waiting, key_of
+from services.scheduler.fold.placement import Place
+from services.scheduler.fold.policy import BlfqPolicy
 from services.scheduler.fold.records import Job, Offer, Slot, Worker
 from services.scheduler.fold.timers import Timers
 
@@ -31,27 +34,32 @@ class Books:
         self.ended: dict[JobStatus, deque[tuple[str, int]]] = {status: deque() for status in TERMINAL}
         self.by_age: deque[tuple[str, str]] = deque()  # first position and id; forgotten jobs until they are oldest
         self.estimates = Estimates()
-        self.policy = FairPolicy(self.estimates)
+        self.policy = BlfqPolicy(self.estimates)
         self.timers = Timers()
-        self._waiting: dict[str, Waiting] = {}
+        self.holding: dict[str, int] = {}  # job that lies on a deck for its model -> until when it lies on no other
 
     def slot(self, worker_id: str | None, index: int | None) -> Slot | None:
         """Return a slot of a known worker."""
         worker = self.workers.get(worker_id or "")
         return None if worker is None or index is None else worker.slots.get(index)
 
-    def refresh(self, job: Job, *, fresh: bool = False) -> None:
-        """Bring timers and policy in line with a job that has changed. `fresh`: it begins to wait from outside."""
+    def place(self, worker_id: str, index: int) -> Place | None:
+        """Return a slot of a known worker as a choice sees it."""
+        worker, slot = self.workers.get(worker_id), self.slot(worker_id, index)
+        return None if worker is None or slot is None else Place(worker, slot)
+
+    def refresh(self, job: Job) -> None:
+        """Bring timers and policy in line with a job that has changed."""
         self.timers.watch(job)
-        known, wanted = self._waiting.get(job.id), waiting_of(job)
+        if not job.offers and job.worker_id is None and self.policy.in_flight(job.id):
+            self.policy.apply(Ended(job.id))
+        known, wanted = self.policy.waiting(job.id), waiting_of(job)
         if known == wanted:
             return
         if known is not None:
-            del self._waiting[job.id]
-            self.policy.apply(Leaves(known))
+            self.policy.apply(Leaves(job.id))
         if wanted is not None:
-            self._waiting[job.id] = wanted
-            self.policy.apply(Waits(wanted, fresh))
+            self.policy.apply(Waits(wanted))
 
     def settle(self, job: Job, device_ms: int | None) -> None:
         """True up the job's charge; None gives it back."""
@@ -60,6 +68,8 @@ class Books:
     def put_on_deck(self, job: Job, offer: Offer) -> None:
         """Let an offer of the job stand."""
         job.offers[offer.id] = offer
+        if offer.hold_until_ms is not None:
+            self.holding[job.id] = offer.hold_until_ms
         self.on_worker.setdefault(offer.worker_id, set()).add(job.id)
         slot = self.slot(offer.worker_id, offer.slot)
         if slot is not None and offer.id not in slot.deck_offers:
@@ -71,6 +81,8 @@ class Books:
         offer = job.offers.pop(offer_id, None)
         if offer is None:
             return
+        if offer.hold_until_ms is not None:
+            self.holding.pop(job.id, None)
         slot = self.slot(offer.worker_id, offer.slot)
         if slot is not None and slot.deck_offers.pop(offer_id, None) is not None:
             slot.deck_bytes -= offer.bytes
@@ -91,7 +103,14 @@ class Books:
             # the members of a batch share the device: it is free when the time of all of them has passed
             begins_ms = slot.free_at_ms if slot.running_jobs else now_ms
             slot.running_jobs[job.id] = job.bytes
-            slot.free_at_ms = begins_ms + self.estimates.of(job.model)
+            slot.free_at_ms = begins_ms + job.charged_ms
+            slot.guessed = not self.estimates.knows(job.model)
+
+    def note_resident(self, job: Job, resident: bool) -> None:
+        """Note whether the job's model is, or will be, in memory where its attempt is, or nothing is."""
+        slot = self.slot(job.worker_id, job.slot)
+        if slot is not None:
+            slot.resident = (job.model,) if resident else ()
 
     def take_off_device(self, job: Job) -> None:
         """End the device part of the attempt; the worker still holds the attempt."""
@@ -115,8 +134,7 @@ class Books:
             if job.worker_id is not None:
                 self.on_worker.setdefault(job.worker_id, set()).add(job.id)
             self.timers.watch(job)
-        self._waiting = {job.id: wanted for job in self.jobs.values() if (wanted := waiting_of(job)) is not None}
-        return list(self._waiting.values())
+        return [wanted for job in self.jobs.values() if (wanted := waiting_of(job)) is not None]
 
     def _unlink(self, job: Job, worker_id: str) -> None:
         if job.worker_id == worker_id or any(offer.worker_id == worker_id for offer in job.offers.values()):
@@ -133,5 +151,20 @@ def waiting_of(job: Job) -> Waiting | None:
     if job.status is not JobStatus.QUEUED or held_up:
         return None
     expires_at_ms = NEVER_MS if job.start_by_at_ms is None else job.start_by_at_ms
-    job_class = (job.model, job.bytes)
-    return Waiting(job.id, job.tenant_id, job_class, job.band, job.order, job.queued_ms, expires_at_ms)
+    return Waiting(
+        key_of(job.band, job.order), job.id, job.tenant_id, job.user, class_of(job), job.queued_ms, expires_at_ms,
+        job.held,
+    )  # fmt: skip
+
+
+def class_of(job: Job) -> JobClass:
+    """Return the class of a job; jobs of one class have the same object."""
+    bucket, max_batch = (job.bucket, job.max_batch) if job.max_batch > 1 else ("", 1)
+    return _class(job.model, job.bytes, job.resources, bucket, max_batch)
+
+
+@lru_cache(maxsize=4096)
+def _class(
+    model: str, job_bytes: int, resources: tuple[tuple[str, int], ...], bucket: str, max_batch: int
+) -> JobClass:  # fmt: skip
+    return JobClass(model, job_bytes, resources, bucket, max_batch)

@@ -1,5 +1,6 @@
 """How each event of a job changes the books. Events about jobs that are unknown (forgotten, trimmed) change nothing."""
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,14 +10,13 @@ from contracts.job import JobStatus
 from contracts.positions import entry_ms
 from contracts.wire import Entry
 from services.scheduler.fold.books import Books, Fold
-from services.scheduler.fold.policy import Charged
+from services.scheduler.fold.facts import Charged
 from services.scheduler.fold.records import BANDS, Job, Offer
 
 OVERTAKEN, WORKER_LOST = "overtaken", "worker_lost"  # reasons for which the leader takes an offer back
 PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000  # before a declined job is offered again; without it both sides would spin
 LONGEST_LOAD_MS = 900_000  # of a model; its worker gives up on it long before
 _REFUNDED = frozenset({"handed_back", "rate_limited", "lease_lost"})  # not the tenant's doing
-_FRESH = frozenset({"due", "retry", "redrive"})
 
 
 def _created(books: Books, entry: Entry, event: Event) -> None:
@@ -29,10 +29,12 @@ def _created(books: Books, entry: Entry, event: Event) -> None:
         timeout_ms=event.timeout_ms, bytes=event.vram_bytes, start_by_ms=event.start_by_ms,
         hooks=frozenset(event.webhook_events or ()), queued_ms=now_ms,
         start_by_at_ms=None if event.start_by_ms is None else now_ms + event.start_by_ms,
+        user=sys.intern(event.user_digest or ""), bucket=sys.intern(event.bucket or ""), max_batch=event.max_batch or 1,
+        resources=tuple(sorted((event.resources or {}).items())),
     )  # fmt: skip
     books.jobs[job.id] = job
     books.by_age.append((job.first, job.id))
-    books.refresh(job, fresh=True)
+    books.refresh(job)
 
 
 def _scheduled(books: Books, job: Job, event: ev.JobScheduled, now_ms: int) -> None:
@@ -45,15 +47,19 @@ def _queued(books: Books, job: Job, event: ev.JobQueued, now_ms: int) -> None:
     books.clear_decks(job)
     job.status, job.attempt, job.queued_ms, job.ending = JobStatus.QUEUED, event.attempt, now_ms, False
     job.not_before_ms = now_ms + PAUSE_MS if event.reason == "rate_limited" else None
-    books.refresh(job, fresh=event.reason in _FRESH)
+    books.refresh(job)
     if event.reason in _REFUNDED:
         books.settle(job, None)
 
 
 def _assigned(books: Books, job: Job, event: ev.JobAssigned, now_ms: int) -> None:
     if not job.offers:
-        books.policy.apply(Charged(job.id, job.tenant_id, event.est_ms))
-    offer = Offer(event.offer_id, event.worker_id, event.slot, event.bytes, event.est_ms)
+        job.charged_ms = event.est_ms
+        place = books.place(event.worker_id, event.slot)
+        phase, anchor = event.phase or "", event.anchor or ""
+        books.policy.apply(Charged(job.id, job.tenant_id, job.user, event.est_ms, phase, anchor, place))
+    job.held = job.held or event.hold_until_ms is not None
+    offer = Offer(event.offer_id, event.worker_id, event.slot, event.bytes, event.est_ms, event.hold_until_ms)
     books.put_on_deck(job, offer)
     books.refresh(job)
 
@@ -72,11 +78,15 @@ def _unassigned(books: Books, job: Job, event: ev.JobUnassigned, now_ms: int) ->
 
 def _started(books: Books, job: Job, event: ev.JobStarted, now_ms: int) -> None:
     if not job.offers:  # never without an offer; a log that says so is still folded alike by everybody
-        books.policy.apply(Charged(job.id, job.tenant_id, books.estimates.of(job.model)))
+        job.charged_ms = books.estimates.run_ms(job.model, job.bucket)
+        place = books.place(event.worker_id, event.slot)
+        books.policy.apply(Charged(job.id, job.tenant_id, job.user, job.charged_ms, "", "", place))
     books.clear_decks(job)
     job.status, job.attempt = JobStatus.IN_PROGRESS, event.attempt
     job.not_before_ms, job.start_by_at_ms, job.declines = None, None, 0
+    job.load_ms, job.device_ms = 0, None
     books.put_on_device(job, event.worker_id, event.slot, now_ms)
+    books.note_resident(job, True)
     books.refresh(job)
 
 
@@ -86,13 +96,18 @@ def _load_started(books: Books, job: Job, event: ev.ModelLoadStarted, now_ms: in
 
 
 def _load_completed(books: Books, job: Job, event: ev.ModelLoadCompleted, now_ms: int) -> None:
-    job.runs_from_ms = now_ms
+    job.runs_from_ms, job.load_ms = now_ms, event.ms
+    books.estimates.learn_load(job.model, event.ms)
+    books.note_resident(job, True)
+    slot = books.slot(job.worker_id, job.slot)
+    if slot is not None and slot.running == job.id:
+        slot.free_at_ms = now_ms + books.estimates.run_ms(job.model, job.bucket)
     books.refresh(job)
 
 
 def _device_released(books: Books, job: Job, event: ev.JobDeviceReleased, now_ms: int) -> None:
     books.take_off_device(job)
-    books.estimates.learn(job.model, event.gpu_ms)
+    job.device_ms = event.gpu_ms
     books.settle(job, event.gpu_ms)
 
 
@@ -102,10 +117,12 @@ def _lease_lost(books: Books, job: Job, event: ev.JobLeaseLost, now_ms: int) -> 
 
 def _attempt_failed(books: Books, job: Job, event: ev.JobAttemptFailed, now_ms: int) -> None:
     books.settle(job, now_ms - job.started_ms if event.gpu_ms is None else event.gpu_ms)
+    if event.error.exit_code is not None or event.error.signal is not None:
+        books.note_resident(job, False)
     books.leave_worker(job)
     job.status, job.queued_ms, job.ending = JobStatus.QUEUED, now_ms, not event.will_retry
     job.not_before_ms = event.next_attempt_at_ms
-    books.refresh(job, fresh=True)
+    books.refresh(job)
 
 
 def _priority_changed(books: Books, job: Job, event: ev.JobPriorityChanged, now_ms: int) -> None:
@@ -120,6 +137,8 @@ def _cancel_requested(books: Books, job: Job, event: ev.JobCancelRequested, now_
 
 
 def _completed(books: Books, job: Job, event: ev.JobCompleted, now_ms: int) -> None:
+    if job.device_ms is not None:  # only whole runs tell how long one takes
+        books.estimates.learn_run(job.model, job.bucket, max(0, job.device_ms - job.load_ms))
     _end(books, job, JobStatus.COMPLETED, now_ms)
 
 
@@ -128,6 +147,8 @@ def _failed(books: Books, job: Job, event: ev.JobFailed, now_ms: int) -> None:
 
 
 def _cancelled(books: Books, job: Job, event: ev.JobCancelled, now_ms: int) -> None:
+    if event.how == "killed":
+        books.note_resident(job, False)
     _end(books, job, JobStatus.CANCELLED, now_ms)
 
 
@@ -150,8 +171,9 @@ def _retried(books: Books, job: Job, event: ev.JobRetried, now_ms: int) -> None:
     books.admitted += 1
     job.status, job.run, job.order, job.queued_ms = JobStatus.QUEUED, event.run, books.admitted, now_ms
     job.max_attempts, job.cancel_requested, job.aside, job.declines = event.max_attempts, False, False, 0
+    job.held = False
     job.start_by_at_ms = None if job.start_by_ms is None else now_ms + job.start_by_ms
-    books.refresh(job, fresh=True)
+    books.refresh(job)
 
 
 def _forgotten(books: Books, job: Job, event: ev.JobForgotten, now_ms: int) -> None:

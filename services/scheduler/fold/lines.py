@@ -1,126 +1,197 @@
-"""The waiting jobs, by tenant and class, and the board of each class: which tenants wait in it, by virtual time.
+"""The waiting jobs of one tenant and class: a lane for each priority, in it the users, in each the order of admission.
 
 Heaps are lazy: what they hold beyond the truth is dropped when it comes to the top, so nothing ever depends on their
-layout. A tenant stands on the boards of all classes it waits in; a board's entry counts only if it is the one noted on
-the tenant's line, and one that is too low is renewed at the top.
+layout. A `View` says what is true: the fold's own, or that of one choice, which notes what it takes off so that it can
+be put back.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
-from services.scheduler.fold.placement import Class
+from services.scheduler.fold.accounts import Account
 
 NEVER_MS = 1 << 62
+_BAND_BITS = 48
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """An eligible job as the policy sees it: due, not offered, not asked to stop."""
+class JobClass(NamedTuple):
+    """Jobs of one class fit the same slots. `bucket` and `max_batch` only where jobs may share a pass."""
 
+    model: str
+    bytes: int
+    resources: tuple[tuple[str, int], ...] = ()
+    bucket: str = ""
+    max_batch: int = 1
+
+
+class Waiting(NamedTuple):
+    """An eligible job as the policy sees it: due, not offered, not asked to stop. `key` is unique and orders them."""
+
+    key: int
     job_id: str
     tenant_id: str
-    job_class: Class
-    band: int
-    order: int
+    user: str
+    job_class: JobClass
     since_ms: int
     expires_at_ms: int = NEVER_MS
+    held: bool = False
 
     @property
-    def rank(self) -> tuple[int, int, str]:
-        """Urgent before low, then in the order of admission."""
-        return (self.band, self.order, self.job_id)
+    def band(self) -> int:
+        """Urgent is 0."""
+        return self.key >> _BAND_BITS
+
+
+def key_of(band: int, order: int) -> int:
+    """Return what sorts urgent before low, then by admission.
+
+    >>> key_of(0, 7) < key_of(1, 3) < key_of(1, 4)
+    True
+    """
+    return band << _BAND_BITS | order
 
 
 @dataclass(slots=True)
-class Line:
-    """Jobs of one tenant in one class, best first."""
+class View:
+    """Which jobs count. `taken` and those past `now_ms` do not; what was taken off for that is in `stash`."""
 
-    jobs: dict[str, Waiting] = field(default_factory=dict)
-    heap: list[tuple[int, int, str]] = field(default_factory=list)
-    noted: int | None = None  # the tenant's virtual time on the class's board
+    live: dict[str, Waiting]
+    now_ms: int = 0
+    taken: set[str] = field(default_factory=set)
+    stash: list[tuple[list[Waiting], Waiting]] = field(default_factory=list)
+    touched: set[str] = field(default_factory=set)  # tenants that are not as the fold has them
+    dropped: list[tuple["Lane", Account]] = field(default_factory=list)  # users off a lane's board for this view only
 
-    def add(self, job: Waiting) -> None:
-        """Put a job into the line; twice is once."""
-        self.jobs[job.job_id] = job
-        heappush(self.heap, job.rank)
-
-    def head(self, now_ms: int, expired: list[Waiting]) -> Waiting | None:
-        """Return the best job; those past their start-by clock are moved to `expired` (the caller puts them back)."""
-        while self.heap:
-            rank = self.heap[0]
-            job = self.jobs.get(rank[2])
-            if job is None or job.rank != rank:
-                heappop(self.heap)
-            elif job.expires_at_ms <= now_ms:
-                expired.append(self.jobs.pop(job.job_id))
+    def head(self, heap: list[Waiting]) -> Waiting | None:
+        """Return the first that counts."""
+        while heap:
+            job = heap[0]
+            if self.live.get(job.job_id) is not job:
+                heappop(heap)
+            elif job.expires_at_ms <= self.now_ms or job.job_id in self.taken:
+                self.stash.append((heap, heappop(heap)))
+                self.touched.add(job.tenant_id)
             else:
                 return job
         return None
 
+    def put_back(self) -> int:
+        """Give back what was taken off; returns how much that was."""
+        for heap, job in self.stash:
+            heappush(heap, job)
+        count = len(self.stash)
+        self.stash, self.taken = [], set()
+        for lane, user in self.dropped:
+            lane.note(user, self)
+        self.dropped = []
+        return count
 
-@dataclass(slots=True)
-class Tenant:
-    """A tenant with waiting or charged jobs, or with a debt. `v`: virtual time, its weighted device time so far."""
 
-    id: str
-    v: int = 0
-    waiting: int = 0
-    charged: int = 0
-    lines: dict[Class, Line] = field(default_factory=dict)
+class Queue:
+    """One user's jobs in a lane. `noted`: its entry on the lane's board."""
 
-
-class Boards:
-    """For each class the tenants that wait in it, least virtual time first."""
+    __slots__ = ("count", "heap", "noted")
 
     def __init__(self) -> None:
-        self._boards: dict[Class, list[tuple[int, str]]] = {}
+        self.heap: list[Waiting] = []
+        self.count = 0
+        self.noted: tuple[int, int, str] | None = None
 
-    def classes(self) -> list[Class]:
-        """Return the classes that may have waiting jobs, in an order that depends on nothing but their names."""
-        return sorted(self._boards)
 
-    def note(self, tenant: Tenant, job_class: Class) -> None:
-        """Show the tenant on the board of the class with its present virtual time."""
-        line = tenant.lines[job_class]
-        if line.noted != tenant.v:
-            line.noted = tenant.v
-            board = self._boards.setdefault(job_class, [])
-            heappush(board, (tenant.v, tenant.id))
+class Lane:
+    """Jobs of one tenant, class and band. While all are of one user there are no queues beside the heap."""
 
-    def note_all(self, tenant: Tenant) -> None:
-        """Renew all entries of a tenant; needed when its virtual time falls."""
-        for job_class in tenant.lines:
-            self.note(tenant, job_class)
+    __slots__ = ("band", "board", "count", "heap", "queues", "user")
 
-    def first(self, job_class: Class, tenants: dict[str, Tenant]) -> Tenant | None:
-        """Return the tenant with the least virtual time that has a line in the class."""
-        board = self._boards.get(job_class)
-        while board:
-            v, tenant_id = board[0]
-            tenant = tenants.get(tenant_id)
-            line = tenant.lines.get(job_class) if tenant is not None else None
-            if tenant is None or line is None or not line.jobs or line.noted != v:
-                heappop(board)
-                if line is not None and line.noted == v:
-                    line.noted = None
-            elif tenant.v != v:
-                heappop(board)
-                self.note(tenant, job_class)
-            else:
-                return tenant
-        self._boards.pop(job_class, None)
+    def __init__(self, band: int, user: str) -> None:
+        self.band, self.user, self.count = band, user, 0
+        self.heap: list[Waiting] = []
+        self.queues: dict[str, Queue] | None = None
+        self.board: list[tuple[int, int, str]] = []
+
+    def add(self, job: Waiting, users: Mapping[str, Account], view: View) -> None:
+        """Put a job into the lane."""
+        if self.queues is None and job.user != self.user and self.count:
+            self._split(users, view)
+        if not self.count:
+            self.user, self.queues = job.user, None
+            self.heap.clear()
+            self.board.clear()
+        heappush(self.heap, job)
+        self.count += 1
+        if self.queues is not None:
+            self._join(job, users, view)
+
+    def remove(self, job: Waiting, view: View) -> None:
+        """Count a job out that is not live any more."""
+        self.count -= 1
+        if len(self.heap) > 2 * self.count + 16:
+            _prune(self.heap, view)
+        if self.queues is not None:
+            queue = self.queues[job.user]
+            queue.count -= 1
+            if not queue.count:
+                del self.queues[job.user]
+            elif len(queue.heap) > 2 * queue.count + 16:
+                _prune(queue.heap, view)
+
+    def oldest(self, view: View) -> Waiting | None:
+        """Return the job that was admitted first."""
+        return view.head(self.heap)
+
+    def fair(self, users: Mapping[str, Account], user_cap: int, view: View) -> tuple[int, Waiting] | None:
+        """Return the oldest job of the user who was charged least, with that charge; users at their cap have none."""
+        if self.queues is None:
+            job = view.head(self.heap)
+            user = users[self.user]
+            return None if job is None or user.in_flight >= user_cap else (user.v, job)
+        return self._fair_of_many(users, user_cap, view)
+
+    def note(self, user: Account, view: View) -> None:
+        """Renew the user's place on the board; needed when it falls."""
+        queue = None if self.queues is None else self.queues.get(user.id)
+        job = None if queue is None else view.head(queue.heap)
+        if queue is not None and job is not None and (queue.noted is None or queue.noted[:2] != (user.v, job.key)):
+            queue.noted = (user.v, job.key, user.id)
+            heappush(self.board, queue.noted)
+
+    def _fair_of_many(self, users: Mapping[str, Account], user_cap: int, view: View) -> tuple[int, Waiting] | None:
+        assert self.queues is not None
+        while self.board:
+            entry = self.board[0]
+            queue = self.queues.get(entry[2])
+            if queue is None or queue.noted is not entry:
+                heappop(self.board)
+                continue
+            user, job = users[entry[2]], view.head(queue.heap)
+            if job is not None and user.in_flight < user_cap and entry[:2] == (user.v, job.key):
+                return user.v, job
+            heappop(self.board)
+            queue.noted = None
+            if job is None:
+                view.dropped.append((self, user))
+            elif user.in_flight < user_cap:
+                self.note(user, view)
         return None
 
-    def compact(self, tenants: dict[str, Tenant]) -> None:
-        """Build all boards anew; changes no choice, only memory."""
-        self._boards = {}
-        for tenant in tenants.values():
-            for job_class, line in tenant.lines.items():
-                line.noted = tenant.v if line.jobs else None
-                if line.jobs:
-                    self._boards.setdefault(job_class, []).append((tenant.v, tenant.id))
-        for board in self._boards.values():
-            heapify(board)
+    def _split(self, users: Mapping[str, Account], view: View) -> None:
+        self.queues, self.board = {}, []
+        for job in self.heap:
+            if view.live.get(job.job_id) is job:
+                self._join(job, users, view)
 
-    def __len__(self) -> int:
-        return sum(len(board) for board in self._boards.values())
+    def _join(self, job: Waiting, users: Mapping[str, Account], view: View) -> None:
+        assert self.queues is not None
+        queue = self.queues.get(job.user)
+        if queue is None:
+            queue = self.queues[job.user] = Queue()
+        heappush(queue.heap, job)
+        queue.count += 1
+        self.note(users[job.user], view)
+
+
+def _prune(heap: list[Waiting], view: View) -> None:
+    heap[:] = [job for job in heap if view.live.get(job.job_id) is job]
+    heapify(heap)

@@ -1,15 +1,17 @@
-"""Which slot may hold a job now. Idle slots first, then decks of busy ones, the one that is free soonest first.
+"""Which slot may hold a job now, which could ever, and which should be waited for. Pure.
 
 Promises: a slot gets one offer at most; per slot max(running, on deck) stays within the slot's bytes, and their sum
 within the device's budget; a model goes only to workers that list it. A `Room` is the scratch of one choice.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from services.scheduler.fold.lines import JobClass
 from services.scheduler.fold.records import Slot, Worker
 
-Class = tuple[str, int]  # model and bytes: jobs of one class fit the same slots
+_ON_DECK_MS = 600_000  # what lies on a deck delays a drain by an unknown time
+Device = tuple[str, str]  # worker, device
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,23 +27,53 @@ class Place:
         slot = self.slot
         return (int(slot.running is not None), slot.free_at_ms, self.worker.id, slot.index)
 
-    def can_hold(self, job_class: Class, added_bytes: int = 0) -> bool:
+    @property
+    def device(self) -> Device:
+        """What shares its memory with the slot."""
+        return (self.worker.id, self.slot.device)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs there."""
+        return self.slot.running is None
+
+    def is_warm(self, model: str) -> bool:
+        """Whether the model is loaded there, or is once what runs there is over."""
+        return model in self.slot.resident
+
+    def could_hold(self, job_class: JobClass) -> bool:
+        """Whether the slot could hold a job of this class if nothing else were on the device."""
+        return could_hold(self.worker.models, self.slot.bytes, job_class)
+
+    def can_hold(self, job_class: JobClass, added_bytes: int = 0) -> bool:
         """Whether a job of this class may lie on the deck, in place of what lies there.
 
         Args:
             added_bytes: what the present choice has given to the other slots of the device.
         """
-        slot, (model, job_bytes) = self.slot, job_class
-        if not self.worker.serves(model):
+        slot = self.slot
+        if not self.could_hold(job_class):
             return False
         if not slot.bytes:
             return True
-        neighbours = [
-            other for other in self.worker.slots.values() if other.device == slot.device and other is not slot
-        ]
+        neighbours = [other for other in _slots_of(self) if other is not slot]
         held_bytes = sum(other.held_bytes for other in neighbours) + added_bytes
-        budget_bytes = max([slot.bytes, *(other.bytes for other in neighbours)])
-        return job_bytes <= slot.bytes and held_bytes + max(slot.running_bytes, job_bytes) <= budget_bytes
+        return held_bytes + max(slot.running_bytes, job_class.bytes) <= _budget(self)
+
+
+def could_hold(models: Collection[str], slot_bytes: int, job_class: JobClass) -> bool:
+    """Whether an empty slot of so many bytes, of a worker that lists these models, could hold a job of this class."""
+    model = job_class.model
+    serves = model in models or model.partition("@")[0] in models
+    return serves and (not slot_bytes or job_class.bytes <= slot_bytes)
+
+
+def opens_at_ms(slot: Slot, deck_lead_ms: int) -> int:
+    """Return from when on the deck is filled; 0 where nothing runs, or nobody knows how long it will.
+
+    A job that is bound early cannot go elsewhere, so a busy slot's deck waits until the slot is nearly free.
+    """
+    return 0 if slot.running is None or slot.guessed else slot.free_at_ms - deck_lead_ms
 
 
 def places(workers: Iterable[Worker]) -> list[Place]:
@@ -57,26 +89,78 @@ class Room:
     """The free decks of one choice; shrinks as jobs are placed."""
 
     def __init__(self, found: Iterable[Place]) -> None:
-        self._free = [place for place in found if place.slot.deck is None]
-        self._added: dict[tuple[str, str], int] = {}  # bytes that this choice adds to a device
-        self._fits: dict[Class, Place | None] = {}
+        self.all = list(found)
+        self._free = {(place.worker.id, place.slot.index): place for place in self.all if place.slot.deck is None}
+        self._added: dict[Device, int] = {}  # bytes that this choice adds to a device
+        self._warm: dict[str, list[Place]] | None = None
 
-    def __bool__(self) -> bool:
-        return bool(self._free)
+    def free(self) -> list[Place]:
+        """Return the free places, best first."""
+        return list(self._free.values())
 
-    def best(self, job_class: Class) -> Place | None:
-        """Return the place for a job of this class, None when there is none."""
-        if job_class not in self._fits:
-            self._fits[job_class] = next((place for place in self._free if self._holds(place, job_class)), None)
-        return self._fits[job_class]
+    def is_free(self, place: Place) -> bool:
+        """Whether nothing was given to the place yet."""
+        return (place.worker.id, place.slot.index) in self._free
+
+    def fits(self, place: Place, job_class: JobClass) -> bool:
+        """Whether the place may be given a job of this class now."""
+        return place.can_hold(job_class, self._added.get(place.device, 0))
+
+    def warm(self, job_class: JobClass, *, idle: bool) -> Place | None:
+        """Return the best free place, idle or busy, that has the model and room for the job."""
+        if self._warm is None:
+            self._warm = {}
+            for place in self._free.values():
+                for model in place.slot.resident:
+                    self._warm.setdefault(model, []).append(place)
+        for place in self._warm.get(job_class.model, ()):
+            if place.is_idle is idle and self.is_free(place) and self.fits(place, job_class):
+                return place
+        return None
+
+    def idle(self, job_class: JobClass) -> Place | None:
+        """Return the best idle place with room for the job, where the model is loaded if there is one."""
+        warm = self.warm(job_class, idle=True)
+        if warm is not None:
+            return warm
+        return next((place for place in self._free.values() if place.is_idle and self.fits(place, job_class)), None)
 
     def take(self, place: Place, job_bytes: int) -> None:
         """Fill the place's deck."""
         slot = place.slot
-        device = (place.worker.id, slot.device)
-        self._added[device] = self._added.get(device, 0) + max(slot.running_bytes, job_bytes) - slot.running_bytes
-        self._free.remove(place)
-        self._fits = {known: at for known, at in self._fits.items() if at and at.slot.device != slot.device}
+        added_bytes = max(slot.running_bytes, job_bytes) - slot.running_bytes
+        self._added[place.device] = self._added.get(place.device, 0) + added_bytes
+        del self._free[place.worker.id, slot.index]
 
-    def _holds(self, place: Place, job_class: Class) -> bool:
-        return place.can_hold(job_class, self._added.get((place.worker.id, place.slot.device), 0))
+    def drained_for(self, job_class: JobClass) -> Device | None:
+        """Return the device that would be the first to have room for the job if it were given nothing new."""
+        ready: dict[Device, int] = {}
+        for place in self.all:
+            if place.could_hold(job_class) and place.device not in ready:
+                ready[place.device] = _ready_at_ms(place, job_class)
+        return min(ready, key=lambda device: (ready[device], device), default=None)
+
+
+def _slots_of(place: Place) -> list[Slot]:
+    return [slot for slot in place.worker.slots.values() if slot.device == place.slot.device]
+
+
+def _budget(place: Place) -> int:
+    return max(slot.bytes for slot in _slots_of(place))
+
+
+def _ready_at_ms(place: Place, job_class: JobClass) -> int:
+    """Return when enough of what the device holds should be gone."""
+    slots = _slots_of(place)
+    held_bytes, room_bytes = sum(slot.held_bytes for slot in slots), _budget(place) - job_class.bytes
+    at_ms = 0
+    for free_at_ms, slot_bytes in sorted((_empty_at_ms(slot), slot.held_bytes) for slot in slots):
+        if held_bytes <= room_bytes:
+            break
+        held_bytes -= slot_bytes
+        at_ms = free_at_ms
+    return at_ms
+
+
+def _empty_at_ms(slot: Slot) -> int:
+    return slot.free_at_ms + (_ON_DECK_MS if slot.deck is not None else 0)

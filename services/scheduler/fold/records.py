@@ -17,6 +17,7 @@ class Offer:
     slot: int
     bytes: int
     est_ms: int
+    hold_until_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -35,6 +36,10 @@ class Job:
     bytes: int
     start_by_ms: int | None
     hooks: frozenset[str]
+    user: str = ""  # who inside the tenant, as a digest
+    bucket: str = ""  # parameters that decide how long it takes
+    max_batch: int = 1
+    resources: tuple[tuple[str, int], ...] = ()  # external limits a start draws on, and how many tokens
     status: JobStatus = JobStatus.QUEUED
     run: int = 1
     fence: int = 0
@@ -48,6 +53,10 @@ class Job:
     slot: int | None = None
     started_ms: int = 0
     runs_from_ms: int = 0  # the run-for clock begins when the model is loaded
+    load_ms: int = 0  # of the present attempt
+    held: bool = False  # has waited for a busy device once, and does not again
+    device_ms: int | None = None  # of the present attempt, once the device is free again
+    charged_ms: int = 0  # what the present attempt is charged for while it runs
     on_device: bool = False
     cancel_requested: bool = False
     ending: bool = False  # its last attempt failed; what ends it follows in the same call
@@ -65,8 +74,10 @@ class Slot:
     bytes: int
     running_jobs: dict[str, int] = field(default_factory=dict)  # job -> bytes; several are a batch
     free_at_ms: int = 0  # when what runs should be over
+    guessed: bool = False  # nobody has measured how long that takes
     deck_offers: dict[str, str] = field(default_factory=dict)  # offer -> job; several are a batch
     deck_bytes: int = 0
+    resident: tuple[str, ...] = ()  # models in memory, `name@version`
     listed: bool = True  # the worker still names it
     aside: bool = False  # out of choice after a mismatch
 

@@ -15,10 +15,11 @@ import orjson
 from contracts.errors import Corrupt
 from contracts.job import TERMINAL, JobStatus
 from contracts.positions import entry_key
+from services.scheduler.fold.keeping import dump_policy, load_policy
 from services.scheduler.fold.records import Job, Offer, Slot, Worker
 from services.scheduler.fold.state import PoolState
 
-VERSION = 3
+VERSION = 4
 _JOB = tuple(field.name for field in fields(Job))
 _SLOT = tuple(field.name for field in fields(Slot))
 _NUMBERS = ("position", "entries_read", "admitted", "mismatches", "policy_position")
@@ -35,7 +36,7 @@ def dump(state: PoolState) -> bytes:
             "slotFields": _SLOT,
             "workers": [_dump_worker(worker) for worker in state.workers.values()],
             "estimates": state.estimates.snapshot(),
-            "policy": state.policy.snapshot(),
+            "policy": dump_policy(state.policy),
         },
         default=_plain,
     )
@@ -60,14 +61,15 @@ def _load(raw: dict[str, Any]) -> PoolState:
     state.jobs = {job.id: job for job in jobs}
     workers = (_load_worker(worker, raw["slotFields"]) for worker in raw["workers"])
     state.workers = {worker.id: worker for worker in workers}
-    state.estimates.restore(raw["estimates"])
+    state.estimates.restore(**raw["estimates"])
     state.by_age.extend(
         (job.first, job.id) for job in sorted(state.jobs.values(), key=lambda job: entry_key(job.first))
     )
     for job in sorted(state.jobs.values(), key=lambda job: (job.ended_ms, entry_key(job.last))):
         if job.status in TERMINAL:
             state.ended[job.status].append((job.id, job.run))
-    state.policy.restore(raw["policy"], state.derive())
+    load_policy(state.policy, raw["policy"])
+    state.policy.resume(state.derive())
     return state
 
 
@@ -91,11 +93,16 @@ def _dump_worker(worker: Worker) -> dict[str, object]:
 def _load_job(values: dict[str, Any]) -> Job:
     offers: Mapping[str, Mapping[str, Any]] = values["offers"]
     values["offers"] = {offer_id: Offer(**offer) for offer_id, offer in offers.items()}
+    values["resources"] = tuple((name, units) for name, units in values.get("resources", ()))
     return Job(**values | {"hooks": frozenset(values["hooks"]), "status": JobStatus(values["status"])})
 
 
+def _load_slot(values: dict[str, Any]) -> Slot:
+    return Slot(**values | {"resident": tuple(values.get("resident", ()))})
+
+
 def _load_worker(raw: Mapping[str, Any], names: Sequence[str]) -> Worker:
-    slots = [Slot(**dict(zip(names, row, strict=True))) for row in raw["slots"]]
+    slots = [_load_slot(dict(zip(names, row, strict=True))) for row in raw["slots"]]
     return Worker(
         raw["id"], raw["last"], frozenset(raw["models"]), {slot.index: slot for slot in slots}, raw["draining"]
     )

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from contracts.errors import Corrupt
 from contracts.wire import Entry
-from services.scheduler.fold.books import Books
-from services.scheduler.fold.choosing import Choice, OnDeck, Withdrawal
+from services.scheduler.fold.books import Books, class_of
+from services.scheduler.fold.choices import Choice, Held, OnDeck, Withdrawal
 from services.scheduler.fold.job_folds import JOB_FOLDS
 from services.scheduler.fold.placement import Place, places
 from services.scheduler.fold.records import Job
@@ -44,10 +44,10 @@ class PoolState(Books):
 
     def choose(self, now_ms: int, limit: int) -> tuple[list[Withdrawal], list[Choice]]:
         """Ask the policy what to take back and what to offer now. Changes nothing."""
-        if not self.policy.waiting_count:
+        if not self.policy.waiting_count and not self.holding:
             return [], []
         found = places(self.workers.values())
-        return self.policy.choose(found, list(self._decks(found)), now_ms, limit)
+        return self.policy.choose(found, list(self._decks(found)), list(self._held(now_ms)), now_ms, limit)
 
     def due(self, clock: Clock, now_ms: int, limit: int) -> list[Job]:
         """Return up to `limit` jobs whose clock has run out, earliest first."""
@@ -60,6 +60,12 @@ class PoolState(Books):
     def oldest_kept(self) -> str | None:
         """Return the first position of the oldest job that is not forgotten."""
         return self.by_age[0][0] if self.by_age else None
+
+    def _held(self, now_ms: int) -> Iterator[Held]:
+        for until_ms, job_id in sorted((until_ms, job_id) for job_id, until_ms in self.holding.items()):
+            job = self.jobs[job_id]
+            if until_ms <= now_ms and len(job.offers) == 1 and not job.cancel_requested and not job.aside:
+                yield Held(job.id, class_of(job), until_ms, job.queued_ms)
 
     def _decks(self, found: Sequence[Place]) -> Iterator[OnDeck]:
         for place in found:

@@ -6,7 +6,7 @@ from contracts import events as ev
 from contracts.events import Event, SlotInfo
 from contracts.wire import Entry
 from services.scheduler.fold.books import Books, Fold
-from services.scheduler.fold.policy import Weighed
+from services.scheduler.fold.facts import Knobbed, Ruled
 from services.scheduler.fold.records import Slot, Worker
 
 
@@ -26,6 +26,8 @@ def _changed(books: Books, entry: Entry, event: Event) -> None:
     for info in event.slots:
         slot = worker.slots.setdefault(info.index, _slot(info))
         slot.device, slot.kind, slot.bytes, slot.listed = info.device, info.kind, info.bytes, True
+        if slot.running is None:  # while it runs, the events of its job are newer than what a heartbeat collected
+            slot.resident = info.models
 
 
 def _draining(books: Books, entry: Entry, event: Event) -> None:
@@ -44,7 +46,10 @@ def _policy_applied(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.PolicyApplied)
     books.policy_position = event.position
     for tenant_id, weight in event.weights.items():
-        books.policy.apply(Weighed(tenant_id, round(weight * 1000)))
+        rule = (event.tenants or {}).get(tenant_id, ev.TenantRule())
+        books.policy.apply(Ruled(tenant_id, round(weight * 1000), rule.tier, rule.concurrency, rule.user_concurrency))
+    if event.policy is not None:
+        books.policy.apply(Knobbed(event.policy))
 
 
 def _mismatch(books: Books, entry: Entry, event: Event) -> None:
@@ -60,7 +65,7 @@ def _mismatch(books: Books, entry: Entry, event: Event) -> None:
 
 
 def _slot(info: SlotInfo) -> Slot:
-    return Slot(info.index, info.device, info.kind, info.bytes)
+    return Slot(info.index, info.device, info.kind, info.bytes, resident=info.models)
 
 
 WORKER_FOLDS: Mapping[str, Fold] = {

@@ -1,0 +1,146 @@
+"""The scratch of one round of choosing, with a note of everything that has to be put back. Pure.
+
+What a choice takes out of a lane and adds to a virtual time is undone before anybody else looks, so that the state
+changes for good only when entries are read back. What frees room frees nothing here: any subset of a round's choices
+keeps every cap and every budget.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from services.scheduler.fold.accounts import TIERS, Account, Tenant
+from services.scheduler.fold.boards import Boards, Domain
+from services.scheduler.fold.choices import Choice
+from services.scheduler.fold.estimates import Estimates
+from services.scheduler.fold.inside import Heads, fair_job, pass_over, survey
+from services.scheduler.fold.knobs import Knobs
+from services.scheduler.fold.ledger import FLAT, Ledger
+from services.scheduler.fold.lines import JobClass, View, Waiting
+from services.scheduler.fold.placement import Device, Place, Room
+
+
+@dataclass(slots=True)
+class Fair:
+    """The fair choice for one place: whose turn it is, in which phase, and with which job."""
+
+    phase: int
+    anchor: Tenant
+    job: Waiting
+    due: bool  # nothing of the anchor may overtake it
+    found: dict[int, Heads]
+    domains: tuple[Domain, ...]
+    tiers: Collection[int]
+
+
+@dataclass(slots=True)
+class _Before:
+    tenant: Tenant
+    user: Account
+    tier_rho: list[int]
+    charged: int
+    skips: dict[int, int]
+    values: tuple[int, int, int, int]
+    mark: tuple[int, str]
+
+
+@dataclass(slots=True)
+class Scratch:
+    """Choosing on the queues themselves, with a note of everything that has to be put back."""
+
+    ledger: Ledger
+    boards: Boards
+    deadlines: Sequence[list[tuple[int, Waiting]]]  # of each tier, a heap
+    estimates: Estimates
+    knobs: Knobs
+    view: View
+    tokens: dict[str, int]
+    room: Room
+    now_ms: int
+    _undo: list[_Before] = field(default_factory=list)
+    draining: dict[Device, int] = field(default_factory=dict)  # -> virtual time up to which others may go there
+
+    def fair(self, place: Place) -> Fair | None:
+        """Return the fair choice among all that the place could ever hold."""
+        domains = tuple(domain for domain in self.boards.domains_at(place) if domain.is_open(self.tokens))
+        heads: dict[int, Tenant] = {}
+        for tier in range(len(TIERS)):
+            for domain in domains:
+                tenant = self.boards.first(domain, tier, self.view) if domain.heaps[tier] else None
+                if tenant is not None and (tier not in heads or tenant.mark < heads[tier].mark):
+                    heads[tier] = tenant
+        if not heads:
+            return None
+        phase = self.ledger.phases(heads)
+        tiers = list(heads) if phase == FLAT else [phase]
+        anchor = min((heads[tier] for tier in tiers), key=lambda tenant: tenant.mark)
+        found = survey(anchor, domains, self.view)
+        job, due = fair_job(anchor, found, self.knobs.bypass_ms)
+        return Fair(phase, anchor, job, due, found, domains, tiers)
+
+    def offer(self, fair: Fair, job: Waiting, place: Place, why: str) -> Choice:
+        tenant = self.ledger.tenants[job.tenant_id]
+        found = fair.found if tenant is fair.anchor else survey(tenant, fair.domains, self.view)
+        why = ("idle" if place.is_idle else "deck") if job is fair.job and why == "warm" else why
+        est_ms = self.cost_ms(job.job_class, place)
+        self.take(tenant, job, est_ms, fair.phase, found)
+        self.room.take(place, job.job_class.bytes)
+        phase = "flat" if fair.phase == FLAT else f"reserved:{TIERS[fair.phase]}"
+        return Choice(
+            job.job_id, place.worker.id, place.slot.index, place.slot.device, job.job_class.bytes, est_ms,
+            max(0, self.now_ms - job.since_ms), fair.anchor.id, why, phase,
+        )  # fmt: skip
+
+    def further(self, job_id: str, job_class: JobClass, since_ms: int, place: Place, why: str) -> Choice:
+        self.room.take(place, job_class.bytes)
+        return Choice(
+            job_id, place.worker.id, place.slot.index, place.slot.device, job_class.bytes,
+            self.cost_ms(job_class, place), max(0, self.now_ms - since_ms), "", why,
+        )  # fmt: skip
+
+    def take(self, tenant: Tenant, job: Waiting, est_ms: int, phase: int, found: dict[int, Heads]) -> None:
+        """Charge the job on the scratch, and let it count no more."""
+        user = tenant.users[job.user]
+        ledger = self.ledger
+        self._undo.append(
+            _Before(
+                tenant, user, [tier.rho for tier in ledger.tiers], ledger.charged, dict(tenant.skips),
+                (tenant.v, tenant.in_flight, user.v, user.in_flight), tenant.mark,
+            )
+        )  # fmt: skip
+        pass_over(tenant, found, job, est_ms)
+        ledger.add(ledger.price(tenant, job.user, est_ms, phase))
+        tenant.in_flight += 1
+        user.in_flight += 1
+        for name, units in job.job_class.resources:
+            self.tokens[name] = self.tokens.get(name, 0) - units
+        self.view.taken.add(job.job_id)
+        self.view.touched.add(tenant.id)
+
+    def undo(self) -> int:
+        """Put everything back; returns how many entries that took."""
+        for before in reversed(self._undo):
+            tenant, user = before.tenant, before.user
+            tenant.v, tenant.in_flight, user.v, user.in_flight = before.values
+            tenant.mark, tenant.skips, self.ledger.charged = before.mark, before.skips, before.charged
+            for tier, rho in zip(self.ledger.tiers, before.tier_rho, strict=True):
+                tier.rho = rho
+        count = self.view.put_back()
+        users = {(before.tenant.id, before.user.id): before for before in self._undo}
+        for before in users.values():
+            for shelf in before.tenant.shelves.values():
+                for lane in shelf.lanes:
+                    lane.note(before.user, self.view)
+        for tenant_id in self.view.touched:
+            tenant = self.ledger.tenants[tenant_id]
+            if tenant.eligible:
+                self.boards.note_all(tenant)
+        self._undo, self.view.touched = [], set()
+        return count
+
+    def may_hold(self, place: Place, job_class: JobClass) -> bool:
+        return (place.is_idle or not job_class.resources) and self.room.fits(place, job_class)
+
+    def cost_ms(self, job_class: JobClass, place: Place) -> int:
+        model = job_class.model
+        load_ms = 0 if place.is_warm(model) else self.estimates.load_ms(model)
+        return self.estimates.run_ms(model, job_class.bucket) + load_ms
