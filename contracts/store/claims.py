@@ -32,9 +32,12 @@ class KeyClaims:
         args = [fingerprint, job_id, pool, ttl_s, now_ms, "" if per_minute is None else per_minute]
         return replies.key_claim(await self._call("claim_key", fixed, args))
 
-    async def take_submit(self, tenant_id: str, per_minute: int, now_ms: int = 0) -> replies.Submits:
-        """Count a submit without a key, of `per_minute` at most."""
-        return replies.submits(await self._call("take_submit", [keys.submits(tenant_id)], [now_ms, per_minute]))
+    async def take_submit(
+        self, tenant_id: str, per_minute: int, now_ms: int = 0, *, only_look: bool = False
+    ) -> replies.Submits:
+        """Count a submit without a key, of `per_minute` at most; or `only_look` at what is left."""
+        args = [now_ms, per_minute, "1" if only_look else ""]
+        return replies.submits(await self._call("take_submit", [keys.submits(tenant_id)], args))
 
     async def done(self, tenant_id: str, key_hash: str, job_id: str, status: str) -> None:
         """Record that the job was admitted, and the status last seen."""

@@ -11,10 +11,12 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import structlog
 
+from contracts import events as ev
 from contracts.errors import StoreUnavailable
 from contracts.ids import BadId, pool_code_of
 from contracts.model_spec import ModelRegistry
@@ -23,6 +25,8 @@ from contracts.store import Store
 from contracts.store.log import pause
 from contracts.store.store import PoolMeta
 from contracts.telemetry import Logger
+from contracts.tenant import Configuration
+from services.ingest.admission.capacity import Capacity
 from services.ingest.asking import Asker
 from services.ingest.edge.body import BodyLimits, BodyRoom
 from services.ingest.metrics import IngestMetrics
@@ -52,6 +56,7 @@ class Context:
     pools: dict[str, PoolMeta] = field(default_factory=dict)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     asker: Asker = field(init=False)
+    capacity: Capacity = field(init=False)
     _patience: Patience = field(init=False)
     _places: dict[str, Place] = field(default_factory=dict)
     _secrets: dict[str, bytes] = field(default_factory=dict)
@@ -59,6 +64,7 @@ class Context:
     def __post_init__(self) -> None:
         self._patience = Patience(self.settings.ingest.store_timeout_s)
         self.asker = Asker(self.store, secrets.token_hex(8), time.monotonic)
+        self.capacity = Capacity(lambda pool: self.within(self.store.workers(pool)), time.monotonic)
 
     async def open(self, stop: asyncio.Event) -> None:
         """Open the store, trying until it answers or `stop` is set."""
@@ -78,9 +84,18 @@ class Context:
         await self.store.directory.open()
         secret = await self.store.directory.keep_secret(ROOT, secrets.token_hex(32))
         # Also the pools of models that are gone from the file: their jobs can still be read.
+        await self._define_resources()
         names = dict.fromkeys(("default", *self.models.pools, *self.store.directory.configuration.pools))
         pools = {name: await self.store.open_pool(name) for name in names}
         self._secrets, self.pools = {ROOT: secret.encode()}, pools
+
+    async def _define_resources(self) -> None:
+        """Write down the external rate limits of the pipelines file, where they are not what is known."""
+        for resource in self.models.resources.values():
+            defined = ev.ResourceDefined(
+                resource=resource.name, rate=resource.rate, window_ms=round(resource.window_s * 1000)
+            )
+            await self.store.directory.change(partial(_if_new, defined), resource.name)
 
     def secret(self, purpose: str) -> bytes:
         """Return the shared secret for one purpose. Raises StoreUnavailable before the store was opened."""
@@ -129,3 +144,9 @@ class Context:
             return await self._patience.within(call)
         except TimeoutError:
             raise StoreUnavailable("no answer in time") from None
+
+
+def _if_new(defined: ev.ResourceDefined, state: Configuration) -> ev.Event | None:
+    known = state.resources.get(defined.resource)
+    is_same = known is not None and (known.rate, known.window_ms) == (defined.rate, defined.window_ms)
+    return None if is_same else defined

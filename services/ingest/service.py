@@ -34,6 +34,7 @@ from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
+from services.ingest.handlers.limits import LimitsHandler
 from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.read import JobReader
@@ -108,6 +109,7 @@ class IngestService:
         self._tasks = [
             asyncio.create_task(self._open_and_follow()),
             asyncio.create_task(self._watch_readiness()),
+            asyncio.create_task(self._watch_capacity()),
         ]
         log.info("ingest_started", host=settings.host, port=self.port, pid=os.getpid())
 
@@ -149,7 +151,7 @@ class IngestService:
             *artifact_routes(ArtifactHandler(context, authenticate)),
             *admin_routes(AdminHandlers(context), WorkerHandlers(context)),
             *scheduling_routes(PoolHandlers(context), PauseHandlers(context)),
-            *info_routes(info),
+            *info_routes(info, LimitsHandler(context)),
         )
         info.publish(openapi(routes, _version()))
         return make_app(routes, self._edge, authenticate, context.settings.ingest.body_bytes)
@@ -161,6 +163,10 @@ class IngestService:
     async def _watch_readiness(self) -> None:
         await self.context.opened.wait()
         await self.context.readiness.watch(self._probe, self._stop)
+
+    async def _watch_capacity(self) -> None:
+        await self.context.opened.wait()
+        await self.context.capacity.watch(self.context.pools, self._stop)
 
     async def _probe(self) -> Vitals:
         context = self.context

@@ -19,6 +19,7 @@ from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
+from services.ingest.handlers.limits import LimitsHandler
 from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.submit import SubmitHandler
@@ -45,7 +46,7 @@ _JOB_FILTERS = (
 )
 _ADMISSION = (
     "missing_idempotency_key", "idempotency_mismatch", "webhook_url_not_allowed", "quota_exceeded", "queue_full",
-    "log_backlog", "storage_full", "tenant_suspended", "rate_limited",
+    "log_backlog", "storage_full", "tenant_suspended", "rate_limited", "unschedulable",
 )  # fmt: skip
 _ONE_JOB = ("job_not_found", "bad_parameter")
 _TENANT = "/admin/v1/tenants/{tenant}"
@@ -216,14 +217,14 @@ def scheduling_routes(pools: PoolHandlers, pauses: PauseHandlers) -> tuple[Route
     )  # fmt: skip
 
 
-def info_routes(info: InfoHandlers) -> tuple[Route, ...]:
+def info_routes(info: InfoHandlers, limits: LimitsHandler) -> tuple[Route, ...]:
     """Return the routes about the service itself."""
     return (
         Route("GET", "/v1/models", info.list_models, "List models.", "models:read",
               reply=about.ModelPage, problems=("bad_parameter",)),
         Route("GET", "/v1/models/{name}", info.get_model, "Show a model.", "models:read",
               reply=about.Model, problems=("model_not_found", "bad_parameter")),
-        Route("GET", "/v1/limits", info.limits, "Show my limits and their use.", "jobs:read",
+        Route("GET", "/v1/limits", limits.limits, "Show my limits and their use.", "jobs:read",
               reply=about.Limits, problems=("tenant_not_found", "bad_parameter")),
         Route("GET", "/healthz", info.healthz, "Whether the process lives.", reply=about.Health),
         Route("GET", "/readyz", info.readyz, "Whether the log can be written.", reply=about.ReadyVerdict,

@@ -5,16 +5,16 @@ from typing import Any
 import orjson
 import pytest
 
-from contracts.store import keys
+from contracts.store import Store, keys
 from tests.ingest.api import Api
 from tests.store.play import Play
 
 POLICY = "/admin/v1/scheduler/policy"
 
 
-async def said(api: Api, kind: str) -> list[dict[str, Any]]:
+async def said(store: Store, kind: str) -> list[dict[str, Any]]:
     """Return the data of all events of one type in the configuration log."""
-    entries = await api.store.client.xrange(keys.log(keys.SYSTEM))
+    entries = await store.client.xrange(keys.log(keys.SYSTEM))
     return [orjson.loads(fields[b"d"]) for _, fields in entries if fields[b"t"] == kind.encode()]
 
 
@@ -38,7 +38,7 @@ async def test_a_change_of_policy_is_an_event_with_author_and_reason(api: Api) -
     assert changed.body["tierWeights"] == {"enterprise": 8, "standard": 3, "free": 2}
     assert changed.body["changed"] == ["tierWeights", "leadSeconds"]
     assert again.body == changed.body == (await api.admin("GET", POLICY)).body
-    (event,) = await said(api, "policy.changed")
+    (event,) = await said(api.store, "policy.changed")
     assert (event["pool"], event["by"], event["reason"]) == ("default", "operator", "calmer")
     assert event["policy"]["leadS"] == 20
     assert event["previous"] == {}
@@ -81,7 +81,7 @@ async def test_what_is_out_of_bounds_is_refused_where_it_stands(api: Api, body: 
     refused = await api.admin("PATCH", POLICY, json=body)
 
     assert (refused.status, refused.pointers) == (422, [pointer])
-    assert await said(api, "policy.changed") == []
+    assert await said(api.store, "policy.changed") == []
 
 
 async def test_pools_show_what_they_serve_and_hold(api: Api, play: Play) -> None:
@@ -120,9 +120,9 @@ async def test_what_is_paused_is_shown_so_until_it_is_resumed(
 
     resumed = await api.admin("POST", f"/admin/v1/{path}/resume", json={})
     assert resumed.body["paused"] is (await api.get(shown_at, **key)).body["paused"] is False
-    (done,) = await said(api, f"{event}.paused")
+    (done,) = await said(api.store, f"{event}.paused")
     assert (done["by"], done["reason"]) == ("operator", "maintenance")
-    assert len(await said(api, f"{event}.resumed")) == 1
+    assert len(await said(api.store, f"{event}.resumed")) == 1
 
 
 async def test_a_paused_name_pauses_its_versions(api: Api) -> None:

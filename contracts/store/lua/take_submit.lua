@@ -1,6 +1,6 @@
 -- take_submit: a tenant submits once more, within its rate; also used by claim_key
 -- KEYS  1 submits hash
--- ARGV  1 now_ms or 0   2 submits per minute
+-- ARGV  1 now_ms or 0   2 submits per minute   3 '1' to look only
 -- Reply APPLIED left | REFUSED left ms-until-the-next
 -- Events none
 -- Guard a bucket of two minutes' worth, filled by the server's time; a refusal takes nothing
@@ -29,7 +29,9 @@ local function whole(parts)
 end
 
 local function take_submit(keys, args)
-  local left, wait_ms = take_one(keys[1], tonumber(args[2]), now_ms(args[1]))
+  local now, per_minute = now_ms(args[1]), tonumber(args[2])
+  if args[3] == '1' then return {WORDS.applied, whole(parts_left(keys[1], per_minute, now))} end
+  local left, wait_ms = take_one(keys[1], per_minute, now)
   if wait_ms then return {WORDS.refused, '0', string.format('%.0f', wait_ms)} end
   return {WORDS.applied, whole(left)}
 end

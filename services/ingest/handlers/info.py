@@ -1,4 +1,4 @@
-"""What can be asked about the service itself: models, limits, health, metrics, the OpenAPI document."""
+"""What can be asked about the service itself: models, health, metrics, the OpenAPI document."""
 
 import hashlib
 
@@ -6,7 +6,6 @@ import orjson
 from aiohttp import web
 
 from contracts.model_spec import ModelSpec, describe
-from contracts.store.vitals import read_usage
 from services.ingest.context import Context
 from services.ingest.edge.conditional import etag, is_unchanged
 from services.ingest.edge.problems import Problem
@@ -18,7 +17,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class InfoHandlers:
-    """Answers from memory, but for the use of a tenant's limits."""
+    """Answers from memory."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -37,33 +36,6 @@ class InfoHandlers:
         if model is None:
             raise Problem("model_not_found")
         return json_answer(self._model_view(model))
-
-    async def limits(self, request: web.Request, caller: Caller) -> web.Response:
-        """Show the tenant's limits and what of them is in use, for each pool."""
-        check_query(request, _NOTHING)
-        context = self._context
-        tenant = context.store.directory.configuration.tenants.get(caller.tenant_id)
-        if tenant is None:
-            raise Problem("tenant_not_found")
-        defaults = context.settings.admission
-        limits = tenant.limits
-        use: JsonObject = {}
-        for pool in context.pools:
-            used = await context.within(read_usage(context.store.client, pool, tenant.id))
-            use[pool] = {"queuedJobs": used.open_jobs, "queuedBytes": used.open_bytes}
-        return json_answer(
-            {
-                "tenantId": tenant.id,
-                "tier": tenant.tier,
-                "weight": tenant.weight,
-                "limits": {
-                    "queuedJobs": defaults.tenant_jobs if limits.queued_jobs is None else limits.queued_jobs,
-                    "queuedBytes": defaults.tenant_bytes if limits.queued_bytes is None else limits.queued_bytes,
-                    "bodyBytes": context.settings.ingest.body_bytes,
-                },
-                "use": use,
-            }
-        )
 
     def _model_view(self, model: ModelSpec) -> JsonObject:
         paused = self._context.store.directory.configuration.is_model_paused(model.reference)

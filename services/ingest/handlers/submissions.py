@@ -54,6 +54,7 @@ class Submissions:
         """Make the job durable. Raises Problem when it is refused, StoreUnavailable when nobody knows."""
         context, caller = self._context, envelope.caller
         draft = self._draft(envelope, data)
+        await context.capacity.check(draft.pool, draft.created.vram_bytes)
         seal = fingerprint(data) if envelope.key_hash is not None else ""
         refused = context.readiness.refuses_admission(draft.pool)
         submission = Submission(draft, caller.tenant_id, self._limits(caller), envelope.key_hash, seal, refused)

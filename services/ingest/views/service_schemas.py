@@ -35,28 +35,49 @@ class ModelPage(Page):
 
 
 class LimitValues(Shape):
-    """What the tenant may hold at once."""
+    """What the tenant may have; null: no limit."""
 
     queued_jobs: int
     queued_bytes: int
     body_bytes: int
+    concurrency: int | None
+    user_concurrency: int | None
+    submits_per_minute: int | None
+    gpu_seconds_per_day: int | None
 
 
-class LimitUse(Shape):
-    """What the tenant holds in one pool."""
+class PoolUse(Shape):
+    """What is held in one pool."""
 
     queued_jobs: int
     queued_bytes: int
 
 
+class LimitUse(PoolUse):
+    """What the tenant holds in one pool, and has used of the day; null where nobody says at the moment."""
+
+    running: int | None
+    gpu_seconds: float | None
+
+
+class SubmitsLeft(Shape):
+    """How many jobs may be submitted now, and when a whole minute's worth may again."""
+
+    left: int
+    refill_seconds: int
+
+
 class Limits(Shape):
-    """Limits and their use, by pool."""
+    """Limits and their use, by pool; `submits` is null without such a limit."""
 
     tenant_id: str
     tier: Tier
     weight: float
+    paused: bool
     limits: LimitValues
     use: dict[str, LimitUse]
+    submits: SubmitsLeft | None
+    budget_resets_at: str
 
 
 class TenantLimitsShown(Shape):
@@ -97,7 +118,7 @@ class Pool(Shape):
     paused: bool
     models: list[str]
     workers: int
-    use: LimitUse
+    use: PoolUse
 
 
 class PoolPage(Page):
