@@ -30,6 +30,7 @@ SCOPES = (
 MAX_ATTEMPTS = 20
 DEFAULT_MAX_ATTEMPTS = 3
 MAX_BATCH_ITEMS = 100
+MAX_CANCELLED_IDS = 1_000
 DAY_S = 86_400
 
 Scope = Literal[
@@ -139,6 +140,50 @@ class JobPatch(Body):
 
     priority: Priority | None = None
     metadata: Metadata | None = None
+
+
+def _several(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+class JobsFilter(Body):
+    """The filters of `GET /v1/jobs` as a body; {} means all. Only jobs that have not ended can be meant."""
+
+    status: (
+        Annotated[
+            tuple[Literal["scheduled", "queued", "in_progress"], ...],
+            BeforeValidator(_several), Field(strict=False, min_length=1, max_length=3),
+        ]
+        | None
+    ) = None  # fmt: skip
+    model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    user_id: Name | None = None
+    priority: Priority | None = None
+    pool: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    created_after: Instant | None = None
+    created_before: Instant | None = None
+    q: Annotated[str, Field(pattern=r"^job_[0-9a-z]{0,28}$")] | None = None
+    metadata: Metadata = Field(default_factory=dict)
+
+
+class JobsCancel(Body):
+    """Body of `POST /v1/jobs/cancel`: which jobs, by their ids or by a filter; `dryRun` only counts."""
+
+    ids: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=64)], ...],
+        Field(strict=False, min_length=1, max_length=MAX_CANCELLED_IDS),
+    ] | None = None  # fmt: skip
+    filter: JobsFilter | None = None
+    dry_run: bool = False
+    cursor: Annotated[str, Field(max_length=512)] | None = None
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
+        if (self.ids is None) == (self.filter is None):
+            raise _contradiction("", "needs either ids or a filter; the filter {} means all jobs that have not ended")
+        if self.cursor is not None and self.filter is None:
+            raise _contradiction("/cursor", "goes with the filter it was given for")
+        return self
 
 
 class TenantLimits(Body):

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from contracts.api import JobsFilter
 from contracts.ids import RANDOM_BITS, encode_base32
 from contracts.job import TERMINAL, JobState, JobStatus
 from services.ingest.edge.problems import Problem
@@ -22,6 +23,7 @@ MAX_TEXT = 256
 # An id carries the time at which it was minted on an ingest host, a job the time at which the store admitted it.
 CLOCK_SLACK_MS = 600_000
 _PRIORITIES = frozenset({"low", "normal", "high", "urgent"})
+_OPEN = ("scheduled", "queued", "in_progress")
 _PREFIX = re.compile(r"job_[0-9a-z]{0,28}")
 _BASE32_OF_MS = 26
 
@@ -51,6 +53,11 @@ class JobFilter:
     def wants_closed(self) -> bool:
         """Whether a job that has ended may answer."""
         return not self.statuses or bool(self.statuses & TERMINAL)
+
+    @property
+    def asks_spec(self) -> bool:
+        """Whether the caller's own words decide, which only the body holds."""
+        return self.user_id is not None or bool(self.metadata)
 
     def first_below(self) -> str:
         """Return an id that sorts above every answer, '' when any id may be one."""
@@ -117,6 +124,22 @@ def read_filter(query: Sequence[tuple[str, str]]) -> JobFilter:
         _prefix(single.get("q", "")),
         tuple(sorted(metadata)),
         repr(asked),
+    )
+
+
+def filter_of(wanted: JobsFilter) -> JobFilter:
+    """Return the question that a body asks, about jobs that have not ended."""
+    return JobFilter(
+        frozenset(JobStatus(name) for name in wanted.status or _OPEN),
+        wanted.model,
+        wanted.user_id,
+        wanted.priority,
+        wanted.pool,
+        None if wanted.created_after is None else max(0, int(wanted.created_after.timestamp() * 1000)),
+        None if wanted.created_before is None else max(0, int(wanted.created_before.timestamp() * 1000)),
+        prefix=wanted.q or "",
+        metadata=tuple(sorted(wanted.metadata.items())),
+        canonical=wanted.model_dump_json(exclude_none=True),
     )
 
 

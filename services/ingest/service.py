@@ -29,6 +29,7 @@ from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
 from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
+from services.ingest.handlers.cancel_many import CancelManyHandler
 from services.ingest.handlers.change import ChangeHandler
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
@@ -136,7 +137,7 @@ class IngestService:
             lambda: context.store.directory.configuration, admin_key.get_secret_value() if admin_key else None
         )
         reader = JobReader(context)
-        submissions = Submissions(context, reader)
+        submissions, canceller = Submissions(context, reader), Canceller(context, reader)
         info = InfoHandlers(context)
         routes: tuple[Route, ...] = (
             *job_routes(
@@ -145,7 +146,8 @@ class IngestService:
                 JobListHandler(context, reader),
                 JobHandlers(context, reader),
                 ChangeHandler(context, reader),
-                Canceller(context, reader),
+                canceller,
+                CancelManyHandler(context, reader, canceller),
             ),
             *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),

@@ -5,6 +5,7 @@ from contracts.api import (
     GenerationJobData,
     JobBatch,
     JobPatch,
+    JobsCancel,
     KeyCreate,
     PolicyPatch,
     TenantCreate,
@@ -14,6 +15,7 @@ from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
 from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
+from services.ingest.handlers.cancel_many import CancelManyHandler
 from services.ingest.handlers.change import ChangeHandler
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
@@ -59,6 +61,7 @@ def job_routes(
     jobs: JobHandlers,
     change: ChangeHandler,
     canceller: Canceller,
+    cancel_many: CancelManyHandler,
 ) -> tuple[Route, ...]:
     """Return the routes of jobs."""
     one = "/v1/jobs/{id}"
@@ -89,6 +92,11 @@ def job_routes(
         Route(
             "GET", "/v1/jobs", lists.list_jobs, "List jobs, newest first.", "jobs:read",
             reply=schemas.JobPage, problems=("bad_parameter", "bad_cursor"), parameters=(*_JOB_FILTERS, *_PAGED),
+        ),
+        Route(
+            "POST", "/v1/jobs/cancel", cancel_many.cancel_jobs, "Cancel many jobs; repeating it is harmless.",
+            "jobs:write", body=JobsCancel, reply=schemas.Operation, problems=("bad_cursor",),
+            replies=((200, "What this call did; while `hasMore`, call again with `nextCursor`."),),
         ),
         Route(
             "GET", one, jobs.get, "Show a job, now or after one of its events.", "jobs:read",

@@ -1,5 +1,6 @@
 """Cancelling one job: exact in every state, and harmless to repeat."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,7 +8,7 @@ from aiohttp import web
 
 from contracts import events as ev
 from contracts.errors import StoreUnavailable
-from contracts.job import TERMINAL, JobStatus
+from contracts.job import TERMINAL, JobState, JobStatus
 from contracts.store.words import Word
 from contracts.store.write import JobGuard, WorkEntry, Write, off_deck
 from services.ingest.context import Context
@@ -22,9 +23,12 @@ CANCEL_TRIES = 8
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """How a job stands after it was to be cancelled. `ended`: in another way; `now`: by this call."""
+    """How a job stands after it was to be cancelled; `now`: by this call.
 
-    outcome: Literal["cancelled", "requested", "ended"]
+    `ended`: it ended otherwise. `spared`: it is not meant any more.
+    """
+
+    outcome: Literal["cancelled", "requested", "ended", "spared"]
     shown: Shown
     now: bool
 
@@ -45,8 +49,13 @@ class Canceller:
             raise Problem("already_terminal", f"The job is {done.shown.state.status}")
         return json_answer(await self._reader.view(done.shown), 200 if done.outcome == "cancelled" else 202)
 
-    async def apply(self, shown: Shown, caller: Caller) -> Cancelled:
-        """Cancel a job, whatever happens to it meanwhile. Raises Problem `job_not_found` when it was forgotten."""
+    async def apply(
+        self, shown: Shown, caller: Caller, is_meant: Callable[[JobState], bool] = lambda _: True
+    ) -> Cancelled:
+        """Cancel a job, whatever happens to it meanwhile, as long as it is meant.
+
+        Raises Problem `job_not_found` when it was forgotten.
+        """
         now = False
         for _ in range(CANCEL_TRIES):
             status = shown.state.status
@@ -56,6 +65,8 @@ class Canceller:
                 return Cancelled("ended", shown, False)
             if status is JobStatus.IN_PROGRESS and shown.state.cancel_requested_ms is not None:
                 return Cancelled("requested", shown, now)
+            if not is_meant(shown.state):
+                return Cancelled("spared", shown, False)
             reply = await self._context.within(
                 self._context.store.jobs.append(shown.meta.name, await self.decide(shown, caller), self._mint.token())
             )

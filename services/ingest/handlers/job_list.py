@@ -61,7 +61,7 @@ class JobListHandler:
     async def _fill(self, page: _Page, caller: Caller, wanted: JobFilter) -> None:
         """Look at the next ids; stops in the middle of them when the page is full."""
         step = min(STEP, page.room + 1)
-        ids = await self._ids(caller, wanted, page.below, step)
+        ids = await self._reader.ids(caller, wanted, page.below, step)
         candidates = await asyncio.gather(*(self._reader.find(caller, job_id) for job_id in ids))
         fitting = {shown.state.id: shown for shown in candidates if shown and wanted.fits_state(shown.state)}
         views = await self._views(wanted, fitting)
@@ -93,26 +93,6 @@ class JobListHandler:
                 if wanted.fits_spec(outcome.lines.spec):
                     found[shown.state.id] = self._reader.show(outcome)
         return found
-
-    async def _ids(self, caller: Caller, wanted: JobFilter, below: str, step: int) -> list[str]:
-        """Return the next ids of all pools asked about, newest first."""
-        pools = [name for name in self._context.pools if wanted.pool in (None, name)]
-        pages = await asyncio.gather(
-            *(
-                self._context.within(
-                    self._context.store.jobs.page(
-                        pool,
-                        caller.tenant_id,
-                        below=below,
-                        limit=step,
-                        opened=wanted.wants_open,
-                        closed=wanted.wants_closed,
-                    )
-                )
-                for pool in pools
-            )
-        )
-        return sorted((job_id for page in pages for job_id in page), reverse=True)[:step]
 
     def _place(self, request: web.Request, question: str) -> str:
         cursor = request.query.get("cursor")

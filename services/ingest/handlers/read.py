@@ -4,6 +4,7 @@ Promises: until the tenant is known to match, the same one call is made for ever
 time tells whether a foreign id exists.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 from contracts.errors import HeadraceError
@@ -12,6 +13,7 @@ from contracts.store.jobs import History
 from contracts.store.store import PoolMeta
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
+from services.ingest.filters import JobFilter
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import BodyLines, JsonObject, read_lines
 from services.ingest.views.jobs import SHOWN_EVENTS, Ending, ending_of, job_view
@@ -63,6 +65,23 @@ class JobReader:
         if shown is None:
             raise job_not_found()
         return shown
+
+    async def ids(self, caller: Caller, wanted: JobFilter, below: str, limit: int) -> list[str]:
+        """Return the next ids of all pools asked about, newest first."""
+        pools = [name for name in self._context.pools if wanted.pool in (None, name)]
+        calls = [
+            self._context.store.jobs.page(
+                pool,
+                caller.tenant_id,
+                below=below,
+                limit=limit,
+                opened=wanted.wants_open,
+                closed=wanted.wants_closed,
+            )
+            for pool in pools
+        ]
+        pages = await asyncio.gather(*map(self._context.within, calls))
+        return sorted((job_id for page in pages for job_id in page), reverse=True)[:limit]
 
     async def history(self, shown: Shown, limit: int, *, after: int = 0, with_body: bool = True) -> History:
         """Read a job's newest events and its body. Raises Problem `job_not_found` when it was forgotten meanwhile."""

@@ -3,6 +3,8 @@
 Answers are built as plain dictionaries (`jobs.py`, `events.py`): building models would double the cost of a POST.
 """
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
@@ -195,6 +197,31 @@ class BatchReply(Shape):
     """One entry for each item, in the order they were sent."""
 
     data: list[BatchItem]
+
+
+class Failure(Shape):
+    """A job that an operation could not do its work on, and the code of the problem."""
+
+    id: str
+    code: str
+
+
+class Operation(Shape):
+    """What one call of an operation did. The counts are those of this call; `sample` are the first jobs matched."""
+
+    id: str
+    object: str
+    state: Literal["in_progress", "completed"]
+    dry_run: bool
+    matched: int
+    cancelled: int
+    requested: int
+    skipped: int
+    failed: int
+    sample: list[str]
+    failures: list[Failure]
+    has_more: bool
+    next_cursor: str | None
 
 
 class JobResult(Shape):
