@@ -24,6 +24,7 @@ TRIES = 4
 FIRST_POLL_S = 0.1
 LONGEST_POLL_S = 1.0
 TERMINAL = frozenset({"completed", "failed", "cancelled", "expired"})
+WAITING = frozenset({"scheduled", "queued"})
 
 
 class Unreachable(Exception):
@@ -117,19 +118,23 @@ class Client:
     async def watch(self, job_id: str, limit_s: float) -> AsyncIterator[JsonObject]:
         """Yield the job each time it has changed, until it is terminal.
 
-        Polls with the version of what is known, so an unchanged job costs the server a 304, and slower the
-        longer nothing changes. Raises TimeoutError after `limit_s`.
+        Polls slower the longer nothing changes, and with the version of what is known, so that an unchanged job costs
+        the server a 304; not while the job waits, since its place in the queue has no part in its version. Raises
+        TimeoutError after `limit_s`.
         """
         known: str | None = None
+        last: JsonObject = {}
         pause_s = FIRST_POLL_S
         async with asyncio.timeout(limit_s):
             while True:
                 answer = await self.get(f"/v1/jobs/{job_id}", headers={"If-None-Match": known} if known else {})
-                pause_s = FIRST_POLL_S if answer.status == 200 else min(LONGEST_POLL_S, pause_s * 1.5)
-                if answer.status == 200:
-                    known = answer.headers.get("ETag")
-                    yield answer.body
-                    if answer.body["status"] in TERMINAL:
+                has_changed = answer.status == 200 and _differs(answer.body, last)
+                pause_s = FIRST_POLL_S if has_changed else min(LONGEST_POLL_S, pause_s * 1.5)
+                if has_changed:
+                    last = answer.body
+                    known = answer.headers.get("ETag") if last["status"] not in WAITING else None
+                    yield last
+                    if last["status"] in TERMINAL:
                         return
                 await asyncio.sleep(pause_s)
 
@@ -176,6 +181,12 @@ class Client:
                 return Answer(response.status, response.headers, orjson.loads(text) if text else {})
         except (aiohttp.ClientError, TimeoutError, orjson.JSONDecodeError) as fault:
             raise Unreachable(f"{self.url}: {fault or type(fault).__name__}") from fault
+
+
+def _differs(job: JsonObject, before: JsonObject) -> bool:
+    """Whether there is something new to show: an event, or another place in the queue (its ETA alone is none)."""
+    seen = [(each.get("sequence"), (each.get("queue") or {}).get("position")) for each in (job, before)]
+    return not before or seen[0] != seen[1]
 
 
 async def _problem(response: aiohttp.ClientResponse) -> Problem:

@@ -1,4 +1,4 @@
-"""`headrace jobs`: submit, get, list, watch, cancel."""
+"""`headrace jobs`: submit, get, list, watch, explain, cancel."""
 
 import getpass
 import json
@@ -11,6 +11,7 @@ from headrace.client import Answer, Client, JsonObject
 from headrace.command import KeyFile, Output, Url, call, path_segment
 from headrace.exits import Exit
 from headrace.output import Format, note, show_list, show_one
+from headrace.waiting import explanation_rows, queue_text
 
 app = typer.Typer(no_args_is_help=True, help="Submit jobs and follow them.")
 
@@ -20,6 +21,7 @@ _FIELDS = (
     "status",
     "phase",
     "progress",
+    "waits",
     "model",
     "userId",
     "priority",
@@ -68,15 +70,20 @@ def submit(
     if watch_it:
         _follow(str(created["id"]), _WATCH_LIMIT_S, output, url, key_file)
     else:
-        show_one(created, output, _FIELDS)
+        _show(created, output)
 
 
 @app.command()
 def get(job_id: JobId, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
-    """Print one job."""
-    show_one(
-        call(lambda client: client.get(f"/v1/jobs/{path_segment(job_id)}"), url, key_file, output).body, output, _FIELDS
-    )
+    """Print one job; while it waits with its place in the queue."""
+    _show(call(lambda client: client.get(f"/v1/jobs/{path_segment(job_id)}"), url, key_file, output).body, output)
+
+
+@app.command()
+def explain(job_id: JobId, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
+    """Say why a job waits, what is before it, and what would have to change."""
+    answer = call(lambda client: client.get(f"/v1/jobs/{path_segment(job_id)}/explain"), url, key_file, output)
+    show_one(explanation_rows(answer.body) if output is Format.TABLE else answer.body, output)
 
 
 @app.command(name="list")
@@ -116,7 +123,7 @@ def watch(
 def cancel(job_id: JobId, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
     """Ask for the end of a job; at once when it waits, at its next step when it runs."""
     answer = call(lambda client: client.post(f"/v1/jobs/{path_segment(job_id)}/cancel"), url, key_file, output)
-    show_one(answer.body, output, _FIELDS)
+    _show(answer.body, output)
 
 
 def _follow(job_id: str, limit_s: float, form: Format, url: str | None, key_file: Path | None) -> None:
@@ -126,14 +133,20 @@ def _follow(job_id: str, limit_s: float, form: Format, url: str | None, key_file
             if form is Format.NDJSON:
                 show_one(last, form)
             elif form is Format.TABLE:
-                note(f"{last['status']} {last.get('phase') or ''} {last['progress']:g} %".replace("  ", " "))
+                waits = queue_text(last)
+                seen = f"{last.get('phase') or ''} {last['progress']:g} %" if waits is None else waits
+                note(f"{last['status']} {seen}".replace("  ", " "))
         return last
 
     job = call(action, url, key_file, form)
     if form is not Format.NDJSON:
-        show_one(job, form, _FIELDS)
+        _show(job, form)
     if job["status"] != "completed":
         raise typer.Exit(Exit.FAILED_CHECK)
+
+
+def _show(job: JsonObject, form: Format) -> None:
+    show_one(job | {"waits": queue_text(job)} if form is Format.TABLE else job, form, _FIELDS)
 
 
 def _user_name() -> str:
