@@ -1,0 +1,103 @@
+"""What waits in a pool, and how many workers it is worth. Pure.
+
+Only what could run if there were a slot counts: nothing that waits for its time, a pause, a budget or an external
+limit, and of a tenant no more at once than its cap. A model that no worker serves counts, since one that does would run
+it: so a pool may grow from no worker at all.
+"""
+
+from collections.abc import Mapping
+from math import ceil
+
+from contracts.job import WAITING
+from contracts.questions import Backlog
+from services.scheduler.explain.facts import Facts
+from services.scheduler.explain.line import MOST_COUNTED
+from services.scheduler.explain.moment import Moment
+from services.scheduler.fold.accounts import Tenant
+
+_LOOKED_AT = 4  # first entries of a line; those that count no more are left there for a while
+
+
+class Oldest:
+    """The job that has waited longest. Of very many tenants a part is looked at each time, and the oldest remembered."""
+
+    def __init__(self) -> None:
+        self._job_id = ""
+        self._turn = 0
+
+    def job_id(self, moment: Moment) -> str | None:
+        """Return the oldest known waiting job, on a deck or not; None: nothing waits."""
+        policy, jobs = moment.state.policy, moment.state.jobs
+        found = {job_id for seat in moment.seats.all for job_id in seat.place.slot.deck_offers.values()}
+        tenants = [tenant for tenant in policy.ledger.tenants.values() if tenant.waiting]
+        step = max(1, len(tenants) // MOST_COUNTED)
+        self._turn += 1
+        for tenant in tenants[self._turn % step :: step]:
+            for lane in (lane for shelf in tenant.shelves.values() for lane in shelf.lanes):
+                found.update(job.job_id for job in lane.heap[:_LOOKED_AT] if policy.waiting(job.job_id) is job)
+        waiting = (jobs[each] for each in (*found, self._job_id) if each in jobs and jobs[each].status in WAITING)
+        oldest = min(((job.queued_ms, job.id) for job in waiting), default=None)
+        self._job_id = "" if oldest is None else oldest[1]
+        return self._job_id or None
+
+
+class Idleness:
+    """Slot time that was idle while jobs waited, by the reason of those that could have used it."""
+
+    def __init__(self) -> None:
+        self.ms: dict[str, int] = {}
+        self._seen_ms: int | None = None
+
+    def note(self, now_ms: int, idle_slots: int, reason: str | None) -> None:
+        """Count the time since the last note for what holds now; None: nothing waits, or nothing is idle."""
+        before_ms, self._seen_ms = self._seen_ms, now_ms
+        if before_ms is not None and reason is not None and idle_slots:
+            self.ms[reason] = self.ms.get(reason, 0) + idle_slots * max(0, now_ms - before_ms)
+
+
+def backlog(
+    moment: Moment, facts: Facts, target_ms: int, idle_ms: Mapping[str, int], oldest_id: str | None
+) -> Backlog:  # fmt: skip
+    """Return what waits, and how many workers would do it in `target_ms` (at least one where anything waits)."""
+    state = moment.state
+    workers = [worker for worker in state.workers.values() if not worker.draining]
+    slots = len(moment.seats.all)
+    busy = {seat.place.worker.id for seat in moment.seats.all if not seat.place.is_idle or seat.place.slot.deck}
+    oldest = state.jobs.get(oldest_id or "")
+    oldest_ms = 0 if oldest is None else max(0, moment.now_ms - oldest.queued_ms)
+    if facts.pool_paused_ms is not None:
+        return Backlog(0, 0, oldest_ms, len(busy), dict(idle_ms))
+    jobs, work_ms, useful = _work(moment)
+    each = max(1, slots // max(1, len(workers)))  # slots of a usual worker
+    running_ms = sum(seat.free_in_ms for seat in moment.seats.all)
+    running = sum(not seat.place.is_idle for seat in moment.seats.all)
+    wanted = min(ceil((work_ms + running_ms) / max(1, target_ms)), useful + running)
+    desired = max(len(busy), ceil(wanted / each), 1 if jobs else 0)
+    return Backlog(round(jobs), round(work_ms), oldest_ms, desired, dict(idle_ms))
+
+
+def _work(moment: Moment) -> tuple[float, float, int]:
+    """Return jobs, their device ms, and how many could run at once."""
+    tenants = [
+        tenant for tenant in moment.state.policy.ledger.tenants.values() if tenant.waiting and not tenant.parked
+    ]
+    step = max(1, len(tenants) // MOST_COUNTED)
+    jobs, work_ms, useful = 0.0, 0.0, 0.0
+    for tenant in tenants[::step]:
+        count, ms = _of_tenant(moment, tenant)
+        jobs, work_ms = jobs + count * step, work_ms + ms * step
+        useful += min(count, max(0, tenant.rule.cap - tenant.in_flight)) * step
+    return jobs, work_ms, round(useful)
+
+
+def _of_tenant(moment: Moment, tenant: Tenant) -> tuple[int, int]:
+    state, jobs, work_ms = moment.state, 0, 0
+    for shelf in tenant.shelves.values():
+        job_class = shelf.board.job_class
+        closed = any(state.policy.tokens.get(name, 0) < units for name, units in job_class.resources)
+        if closed or state.policy.boards.is_paused(job_class.model):
+            continue
+        count = sum(lane.count for lane in shelf.lanes)
+        jobs += count
+        work_ms += count * state.estimates.run_ms(job_class.model, job_class.bucket)
+    return jobs, work_ms

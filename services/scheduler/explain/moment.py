@@ -1,0 +1,64 @@
+"""The pool at one moment, as far as questions need it; made anew when the moment is over. Pure."""
+
+from services.scheduler.explain.line import Meets, Rival, rivals_of
+from services.scheduler.explain.seats import Seats, share
+from services.scheduler.fold.lines import JobClass
+from services.scheduler.fold.state import PoolState
+
+SMALL = 64  # tenants: a pool of so many is looked at for every question
+LONGEST_MS = 250  # for how long a larger pool is taken to be as it was
+
+
+class Moment:
+    """What several questions share."""
+
+    def __init__(self, state: PoolState, now_ms: int) -> None:
+        self.state, self.now_ms, self.position = state, now_ms, state.position
+        self.seats = Seats(state.workers.values(), state.jobs, now_ms)
+        self._rivals: dict[int, list[Rival]] = {}
+        self._in_flight: dict[str, list[tuple[str, int, int]]] | None = None
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether another one is needed."""
+        if now_ms == self.now_ms and self.position == self.state.position:
+            return False
+        return len(self.state.policy.ledger.tenants) <= SMALL or now_ms - self.now_ms >= LONGEST_MS
+
+    def meets(self, chosen: int) -> Meets:
+        """Return how much of a class meets a job that wants the slots `chosen`, and the estimate of one."""
+        policy, run_ms = self.state.policy, self.state.estimates.run_ms
+
+        def of(job_class: JobClass) -> tuple[float, int]:
+            if policy.boards.is_paused(job_class.model):
+                return 0.0, 0
+            if any(policy.tokens.get(name, 0) < units for name, units in job_class.resources):
+                return 0.0, 0
+            return share(chosen, self.seats.holding(job_class)), run_ms(job_class.model, job_class.bucket)
+
+        return of
+
+    def rivals(self, chosen: int) -> list[Rival]:
+        """Return all tenants that wait, with their work that meets a job that wants these slots."""
+        if chosen not in self._rivals:
+            self._rivals[chosen] = rivals_of(self.state.policy.ledger.tenants, self.meets(chosen))
+        return self._rivals[chosen]
+
+    def in_flight(self, tenant_id: str) -> list[tuple[str, int, int]]:
+        """Return user, time until its slot is free, and start (0: not yet) of each job of the tenant that holds one."""
+        if self._in_flight is None:
+            self._in_flight = {}
+            for seat in self.seats.all:
+                slot = seat.place.slot
+                for job_id in (*slot.running_jobs, *slot.deck_offers.values()):
+                    job = self.state.jobs.get(job_id)
+                    if job is not None:
+                        row = (job.user, seat.free_in_ms, job.started_ms)
+                        self._in_flight.setdefault(job.tenant_id, []).append(row)
+        return self._in_flight.get(tenant_id, [])
+
+    def on_decks(self, chosen: int) -> int:
+        """Return how many jobs lie on the decks of these slots, each once."""
+        found = set()
+        for seat in self.seats.of(chosen):
+            found.update(seat.place.slot.deck_offers.values())
+        return sum(1 for job_id in found if (job := self.state.jobs.get(job_id)) is not None and job.offers)
