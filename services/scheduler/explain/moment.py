@@ -58,7 +58,6 @@ class Moment:
 
     def on_decks(self, chosen: int) -> int:
         """Return how many jobs lie on the decks of these slots, each once."""
-        found = set()
-        for seat in self.seats.of(chosen):
-            found.update(seat.place.slot.deck_offers.values())
-        return sum(1 for job_id in found if (job := self.state.jobs.get(job_id)) is not None and job.offers)
+        found = {job_id for seat in self.seats.of(chosen) for job_id in seat.place.slot.deck_offers.values()}
+        jobs = (self.state.jobs.get(job_id) for job_id in found)
+        return sum(job is not None and bool(job.offers) for job in jobs)

@@ -64,8 +64,9 @@ def _stand_in_line(moment: Moment, found: Standing, tenant: Tenant | None) -> No
     until_v = start_v + own_ms * SCALE * 1000 / found.rule.weight_milli
     rivals = [rival for rival in moment.rivals(found.chosen) if rival.tenant_id != job.tenant_id]
     found.on_decks = moment.on_decks(found.chosen)
-    tiers = list(TIERS)
-    floors = {name: milli / 1000 for name, milli in zip(tiers, policy.knobs.floors_milli, strict=True)}
+    floors: dict[str, float] = {
+        name: milli / 1000 for name, milli in zip(TIERS, policy.knobs.floors_milli, strict=True)
+    }
     pending: dict[str, float] = {}
     for rival in rivals:
         pending[rival.tier] = pending.get(rival.tier, 0.0) + rival.ms * rival.tenants
@@ -74,7 +75,7 @@ def _stand_in_line(moment: Moment, found: Standing, tenant: Tenant | None) -> No
     for _ in range(2):  # what a capped tenant can be served depends on how long that takes
         found.others, owed_ms = total(rivals, until_v, within_ms)
         demand = Demand(own_ms, owed_ms, pending)
-        before_ms = work_before(demand, tiers[found.rule.tier], floors)
+        before_ms = work_before(demand, TIERS[found.rule.tier], floors)
         within_ms = time_until(before_ms, free_in_ms)
     found.start_in_ms = round(max(within_ms or 0, _capped_ms(moment, found, own_ms)))
 
