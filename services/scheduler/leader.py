@@ -51,7 +51,8 @@ class Leader:
         self._weights = Weights()
         self._random = random.SystemRandom()
         self.watch = Watch(store, pool, Leases(config.worker_lease_ms), self._running, wake)
-        self._answering = Answering(store, pool, token, Oracle(state), wake)
+        self._oracle = Oracle(state)
+        self._answering = Answering(store, pool, token, self._oracle, wake)
         self._number = 0
         self._must_fold = START
         self._turned_ms: int | None = None  # monotonic time of the last answer; None: the time is not known yet
@@ -87,6 +88,7 @@ class Leader:
             await self._wait(self._config.tick_ms)
             self._fold()
         if self._turned_ms is not None:
+            self._oracle.watch(self._clock.now_ms(mono_ms()))
             self._answering.answer(self._clock.now_ms(mono_ms()))
         decisions = self._plan()
         if not decisions and not self._tick_is_due():

@@ -15,11 +15,12 @@ from services.scheduler.explain.line import MOST_COUNTED
 from services.scheduler.explain.moment import Moment
 from services.scheduler.fold.accounts import Tenant
 
+LOOK_EVERY_MS = 500
 _LOOKED_AT = 4  # first entries of a line; those that count no more are left there for a while
 
 
 class Oldest:
-    """The job that has waited longest. Of very many tenants a part is looked at each time, and the oldest remembered."""
+    """The job that has waited longest. Of very many tenants a part is looked at each time."""
 
     def __init__(self) -> None:
         self._job_id = ""
@@ -47,6 +48,10 @@ class Idleness:
     def __init__(self) -> None:
         self.ms: dict[str, int] = {}
         self._seen_ms: int | None = None
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time to look again."""
+        return self._seen_ms is None or now_ms - self._seen_ms >= LOOK_EVERY_MS
 
     def note(self, now_ms: int, idle_slots: int, reason: str | None) -> None:
         """Count the time since the last note for what holds now; None: nothing waits, or nothing is idle."""
@@ -78,9 +83,7 @@ def backlog(
 
 def _work(moment: Moment) -> tuple[float, float, int]:
     """Return jobs, their device ms, and how many could run at once."""
-    tenants = [
-        tenant for tenant in moment.state.policy.ledger.tenants.values() if tenant.waiting and not tenant.parked
-    ]
+    tenants = [tenant for tenant in moment.state.policy.ledger.tenants.values() if tenant.waiting and not tenant.parked]
     step = max(1, len(tenants) // MOST_COUNTED)
     jobs, work_ms, useful = 0.0, 0.0, 0.0
     for tenant in tenants[::step]:

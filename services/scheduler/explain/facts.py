@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from services.scheduler.fold.records import Job
 from services.scheduler.fold.state import PoolState
 
-
 _DAY_MS = 86_400_000
 
 

@@ -1,7 +1,7 @@
 """What goes before a job: the work of its own tenant in that tenant's order, and what other tenants are owed. Pure.
 
-Tenants and users are served in the order of their virtual times, so a job comes when its tenant's virtual time, moved on
-by the tenant's own work before it, is the least. Very long lines, and very many tenants, are sampled and not counted.
+Tenants and users are served in the order of their virtual times, so a job comes when its tenant's virtual time, moved
+on by the tenant's own work before it, is the least. Very long lines, and very many tenants, are sampled, not counted.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -63,9 +63,7 @@ def rivals_of(tenants: Mapping[str, Tenant], meets: Meets) -> list[Rival]:
     return [_rival(tenant, meets, step) for tenant in waiting[::step]]
 
 
-def own_before(
-    tenant: Tenant, user_id: str, band: int, key: int, live: Live, meets: Meets
-) -> tuple[Work, Work]:
+def own_before(tenant: Tenant, user_id: str, band: int, key: int, live: Live, meets: Meets) -> tuple[Work, Work]:
     """Return the tenant's own work before a job with this key: of more pressing bands, and of its own band."""
     higher, users = Work(), dict[str, tuple[Work, Work]]()
     for shelf in tenant.shelves.values():

@@ -17,7 +17,7 @@ class Cause:
 
     slots: int
     band: int
-    since_ms: int  # when the job began to wait
+    fence: int  # rises with every start: its wait began anew
     configured: str  # changes with every pause, limit, weight
     arrived_ms: int
 
@@ -52,6 +52,6 @@ def _is_new(before: Cause, now: Cause) -> bool:
     return (
         now.slots < before.slots
         or now.band > before.band
-        or now.since_ms != before.since_ms
+        or now.fence != before.fence
         or now.configured != before.configured
     )

@@ -47,7 +47,9 @@ class Oracle:
         return self._moment
 
     def watch(self, now_ms: int) -> None:
-        """Note what slots stand idle although jobs wait, and why; call it now and then."""
+        """Note what slots stand idle although jobs wait, and why; call it as often as you like."""
+        if not self._idleness.is_due(now_ms):
+            return
         moment = self.moment(now_ms)
         idle = sum(seat.place.is_idle and seat.place.slot.deck is None for seat in moment.seats.all)
         oldest = self._oldest.job_id(moment) if idle else None
@@ -83,15 +85,15 @@ class Oracle:
 
     def _cause(self, found: Standing) -> Cause:
         job = found.job
-        return Cause(
-            len(found.seats), job.band, job.queued_ms, self._facts.configured, self._state.arrived_ms
-        )
+        return Cause(len(found.seats), job.band, job.fence, self._facts.configured, self._state.arrived_ms)
 
     def _basis(self, found: Standing) -> str:
         estimates, job = self._state.estimates, found.job
         own = f"average run time of {job.model}"
         each_ms = estimates.run_ms(job.model, found.job_class.bucket)
-        learnt = own if estimates.knows(job.model) else f"{duration_text(each_ms)} a job, as nothing of {job.model} ran yet"
+        learnt = (
+            own if estimates.knows(job.model) else f"{duration_text(each_ms)} a job, as nothing of {job.model} ran yet"
+        )
         slots = "1 slot" if len(found.seats) == 1 else f"{len(found.seats)} slots"
         return f"{learnt}, {slots}"
 

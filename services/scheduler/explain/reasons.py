@@ -25,7 +25,9 @@ def reasons(moment: Moment, facts: Facts, found: Standing) -> list[Reason]:
 def _aside(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
     if not found.job.aside:
         return None
-    text = "The scheduler set it aside, as a decision about it was refused without a reason. An operator must repair it."
+    text = (
+        "The scheduler set it aside, as a decision about it was refused without a reason. An operator must repair it."
+    )
     return Reason("set_aside", text)
 
 
@@ -37,10 +39,12 @@ def _later(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
     if job.status is JobStatus.SCHEDULED:
         return Reason("not_before", f"It was submitted to start at {at} at the earliest.", since_ms)
     if facts.is_limited(job):
-        text = f"A provider it calls said that it is called too often. The job is offered again at {at}; no attempt was used."
+        text = f"A provider it calls said: too often. The job is offered again at {at}; no attempt was used."
         return Reason("rate_limited", text, since_ms)
     if job.declines:
-        text = f"A worker gave it back (for the {job.declines}. time). It is offered again at {at}; no attempt was used."
+        text = (
+            f"A worker gave it back (for the {job.declines}. time). It is offered again at {at}; no attempt was used."
+        )
         return Reason("backoff", text, since_ms)
     text = f"Attempt {job.attempt} of {job.max_attempts} failed. It is tried again at {at}."
     return Reason("backoff", text, since_ms)
@@ -98,8 +102,8 @@ def _memory_taken(moment: Moment, facts: Facts, found: Standing) -> Reason | Non
     if not idle or found.job.offers or any(place.can_hold(found.job_class) for place in idle):
         return None
     text = (
-        f"It needs {size_text(found.job.bytes)}; where a slot is free, jobs beside it hold too much of the GPU's memory. "
-        "They must end first; nothing new is put there while it is this job's turn."
+        f"It needs {size_text(found.job.bytes)}; where a slot is free, jobs beside it hold too much of the GPU's "
+        "memory. They must end first; nothing new is put there while it is this job's turn."
     )
     return Reason("insufficient_vram", text, found.job.queued_ms)
 
@@ -108,8 +112,7 @@ def _concurrency(moment: Moment, facts: Facts, found: Standing) -> Reason | None
     cap, running = found.rule.cap, facts.in_flight(found.job.tenant_id)
     if found.job.offers or cap == NO_CAP or running < cap:
         return None
-    text = f"The tenant has {jobs_text(running)} in flight in this pool and may have {cap}. One must end, or an operator raise the limit."
-    return Reason("tenant_concurrency", text, _since(moment, found, None))
+    return Reason("tenant_concurrency", _full("The tenant", running, cap), _since(moment, found, None))
 
 
 def _user_concurrency(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
@@ -117,8 +120,12 @@ def _user_concurrency(moment: Moment, facts: Facts, found: Standing) -> Reason |
     running = facts.in_flight(found.job.tenant_id, user)
     if found.job.offers or cap == NO_CAP or running < cap:
         return None
-    text = f"Its user has {jobs_text(running)} in flight in this pool and may have {cap}. One must end, or an operator raise the limit."
-    return Reason("user_concurrency", text, _since(moment, found, user))
+    return Reason("user_concurrency", _full("Its user", running, cap), _since(moment, found, user))
+
+
+def _full(whose: str, running: int, cap: int) -> str:
+    held = f"{whose} has {jobs_text(running)} in flight in this pool and may have {cap}."
+    return f"{held} One must end, or an operator raise the limit."
 
 
 def _resources(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
@@ -127,9 +134,11 @@ def _resources(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
         if found.job.offers or limit is None or limit.tokens >= units:
             continue
         if limit.paused_until_ms > moment.now_ms:
-            text = f"The provider of {name} said that it is called too often. Nothing that calls it starts before {clock_text(limit.paused_until_ms)}."
+            at = clock_text(limit.paused_until_ms)
+            text = f"The provider of {name} said: too often. Nothing that calls it starts before {at}."
             return Reason("rate_limited", text, found.job.queued_ms)
-        text = f"All starts that may call {name} are used ({limit.rate} in {duration_text(limit.window_ms)}, over all workers). The next ones come by themselves."
+        rate = f"{limit.rate} in {duration_text(limit.window_ms)}, over all workers"
+        text = f"All starts that may call {name} are used ({rate}). The next ones come by themselves."
         return Reason("rate_limited", text, found.job.queued_ms)
     return None
 
@@ -149,18 +158,22 @@ def _in_line(moment: Moment, found: Standing) -> Iterator[Reason]:
         return
     higher, earlier, others = round(found.higher.jobs), round(found.earlier.jobs), round(found.others.jobs)
     if higher:
-        text = f"{jobs_text(higher)} of this tenant with a higher priority go first. Raise its priority, or wait for them."
+        text = (
+            f"{jobs_text(higher)} of this tenant with a higher priority go first. Raise its priority, or wait for them."
+        )
         yield Reason("behind_higher_priority", text, job.queued_ms)
     if earlier or others or found.on_decks:
-        first = [
+        parts = [
             (earlier, "of this tenant that came earlier"), (others, "of other tenants that are owed their share first"),
             (found.on_decks, "handed to workers already"),
         ]  # fmt: skip
-        text = ", ".join(f"{count} {whose}" for count, whose in first if count)
-        yield Reason("fair_share", f"Before it go {text}. It is served when they are, or sooner on more slots.", job.queued_ms)
+        text = ", ".join(f"{count} {whose}" for count, whose in parts if count)
+        yield Reason(
+            "fair_share", f"Before it go {text}. It is served when they are, or sooner on more slots.", job.queued_ms
+        )
     elif not higher and found.chosen and not any(seat.free_in_ms == 0 for seat in found.seats):
-        first_ms = min(seat.free_in_ms for seat in found.seats)
-        text = f"It is next: the slots it fits ({len(found.seats)}) are busy, the first should be free in {duration_text(first_ms)}."
+        first = duration_text(min(seat.free_in_ms for seat in found.seats))
+        text = f"It is next: the slots it fits ({len(found.seats)}) are busy, the first should be free in {first}."
         yield Reason("fair_share", text, job.queued_ms)
 
 
@@ -168,8 +181,8 @@ def _on_deck(moment: Moment, found: Standing) -> Reason:
     job, offer = found.job, next(iter(found.job.offers.values()))
     if offer.hold_until_ms is not None:
         text = (
-            f"It is held for {offer.worker_id}, which has {job.model} loaded and should be free before another one could "
-            f"load it; from {clock_text(offer.hold_until_ms)} on it goes wherever there is room."
+            f"It is held for {offer.worker_id}, which has {job.model} loaded and should be free before another one "
+            f"could load it; from {clock_text(offer.hold_until_ms)} on it goes wherever there is room."
         )
         return Reason("warm_hold", text, job.queued_ms)
     text = f"It is next: handed to {offer.worker_id}, and starts there when what runs is over."

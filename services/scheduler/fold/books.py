@@ -27,6 +27,7 @@ class Books:
         self.entries_read = 0
         self.admitted = 0
         self.mismatches = 0
+        self.arrived_ms = 0  # all work that ever began to wait; only what is told of waiting rests on it
         self.policy_position = START  # in the configuration log
         self.jobs: dict[str, Job] = {}
         self.workers: dict[str, Worker] = {}
@@ -59,6 +60,7 @@ class Books:
         if known is not None:
             self.policy.apply(Leaves(job.id))
         if wanted is not None:
+            self.arrived_ms += self.estimates.run_ms(job.model, job.bucket)
             self.policy.apply(Waits(wanted))
 
     def settle(self, job: Job, device_ms: int | None) -> None:
