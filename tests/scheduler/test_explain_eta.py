@@ -154,3 +154,19 @@ def test_work_runs_over_the_slots_as_they_become_free(seed: int) -> None:
         at_ms += 1
 
     assert abs(time_until(work_ms, free_in_ms) - at_ms) <= 1
+
+
+def test_fewer_slots_a_lowered_priority_and_an_operator_make_an_eta_grow() -> None:
+    world = World()
+    for number in range(2):
+        world.worker(f"w{number}")
+    jobs = [world.submit() for _ in range(5)]
+    oracle = Oracle(world.state)
+    told = place(oracle, world, jobs[-1]).eta_ms
+    assert told == 20_000
+
+    world.write("w1", ev.WorkerDraining(worker_id="w1"))
+    assert place(oracle, world, jobs[-1]).eta_ms == 40_000
+    assert place(oracle, world, jobs[1]).eta_ms == 10_000
+    world.write(jobs[1], ev.JobPriorityChanged(priority="low", previous="normal"))
+    assert place(oracle, world, jobs[1]).eta_ms == 40_000
