@@ -56,6 +56,7 @@ class Asker:
         self._store, self._id, self._now_s = store, asker_id, now_s
         self._lines: dict[str, _Line] = {}
         self._patience = Patience(PATIENCE_S)
+        self._is_closing = False
 
     async def place(self, pool: str, tenant_id: str, job_id: str) -> q.JobPlace | None:
         """Return where a job stands; None when nobody says."""
@@ -75,16 +76,18 @@ class Asker:
 
     async def aclose(self) -> None:
         """Stop; whoever still waits is answered None."""
-        tasks = [task for line in self._lines.values() for task in (line.sender, line.reader) if task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._is_closing = True
+        tasks = {task for line in self._lines.values() for task in (line.sender, line.reader) if task is not None}
+        while tasks:  # a cancel that comes while a connection is opened may be lost
+            for task in tasks:
+                task.cancel()
+            _, tasks = await asyncio.wait(tasks, timeout=0.05)
         for line in self._lines.values():
             _give_up(line)
 
     async def _ask(self, pool: str, question: q.Question) -> q.Answer | None:
         line = self._lines.setdefault(pool, _Line())
-        if self._now_s() < line.quiet_until_s:
+        if self._is_closing or self._now_s() < line.quiet_until_s:
             return None
         asked = _Asked(question, asyncio.get_running_loop().create_future(), self._now_s())
         line.waiting.append(asked)
@@ -127,7 +130,7 @@ class Asker:
 
     async def _read(self, line: _Line, stream: StreamReader) -> None:
         asked_s = self._now_s()
-        while line.sent or self._now_s() - asked_s < IDLE_S:
+        while not self._is_closing and (line.sent or self._now_s() - asked_s < IDLE_S):
             asked_s = self._now_s() if line.sent else asked_s
             _forget_answered(line)
             try:

@@ -164,3 +164,15 @@ async def test_an_autoscaler_hears_what_waits(api: Api) -> None:
     assert (await api.admin("GET", "/admin/v1/pools/nowhere/autoscale")).code == "pool_not_found"
     assert (await api.admin("GET", "/admin/v1/pools/default/autoscale?targetSeconds=0")).code == "bad_parameter"
     assert (await api.get("/admin/v1/pools/default/autoscale")).code == "missing_scope"
+
+
+async def test_a_process_that_stops_with_questions_under_way_does_not_wait_for_them(api: Api) -> None:
+    job_id = await api.job()
+    await api.store.leadership.lead(POOL, TOKEN, 60_000)
+    asked = asyncio.create_task(api.get(f"/v1/jobs/{job_id}"))
+    assert await api.store.questions.asked(POOL).messages(block_ms=5_000)
+    begun = time.monotonic()
+    await api.service.context.asker.aclose()
+
+    assert time.monotonic() - begun < 0.5
+    assert (await asked).body["queue"]["position"] is None
