@@ -48,10 +48,12 @@ from services.ingest.routes import Route
 from services.ingest.table import (
     admin_routes,
     artifact_routes,
+    change_routes,
     explain_routes,
     info_routes,
     job_routes,
     scheduling_routes,
+    submit_routes,
 )
 from services.ingest.views.openapi import openapi
 from services.ingest.watch import JobWatch
@@ -140,15 +142,9 @@ class IngestService:
         submissions, canceller = Submissions(context, reader), Canceller(context, reader)
         info = InfoHandlers(context)
         routes: tuple[Route, ...] = (
-            *job_routes(
-                SubmitHandler(context, submissions, self._watch),
-                BatchHandler(context, submissions),
-                JobListHandler(context, reader),
-                JobHandlers(context, reader),
-                ChangeHandler(context, reader),
-                canceller,
-                CancelManyHandler(context, reader, canceller),
-            ),
+            *submit_routes(SubmitHandler(context, submissions, self._watch), BatchHandler(context, submissions)),
+            *job_routes(JobListHandler(context, reader), JobHandlers(context, reader)),
+            *change_routes(ChangeHandler(context, reader), canceller, CancelManyHandler(context, reader, canceller)),
             *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),
             *admin_routes(AdminHandlers(context), WorkerHandlers(context)),

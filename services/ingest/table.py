@@ -50,21 +50,13 @@ _ADMISSION = (
     "missing_idempotency_key", "idempotency_mismatch", "webhook_url_not_allowed", "quota_exceeded", "queue_full",
     "log_backlog", "storage_full", "tenant_suspended", "rate_limited", "unschedulable",
 )  # fmt: skip
+_JOB = "/v1/jobs/{id}"
 _ONE_JOB = ("job_not_found", "bad_parameter")
 _TENANT = "/admin/v1/tenants/{tenant}"
 
 
-def job_routes(
-    submit: SubmitHandler,
-    batch: BatchHandler,
-    lists: JobListHandler,
-    jobs: JobHandlers,
-    change: ChangeHandler,
-    canceller: Canceller,
-    cancel_many: CancelManyHandler,
-) -> tuple[Route, ...]:
-    """Return the routes of jobs."""
-    one = "/v1/jobs/{id}"
+def submit_routes(submit: SubmitHandler, batch: BatchHandler) -> tuple[Route, ...]:
+    """Return the routes that make jobs."""
     return (
         Route(
             "POST", "/v1/jobs", submit.submit, "Submit a job.", "jobs:write",
@@ -89,45 +81,59 @@ def job_routes(
                 Parameter("traceparent", "Kept with each job (W3C Trace Context).", "header"),
             ),
         ),
+    )  # fmt: skip
+
+
+def job_routes(lists: JobListHandler, jobs: JobHandlers) -> tuple[Route, ...]:
+    """Return the routes that read jobs."""
+    return (
         Route(
             "GET", "/v1/jobs", lists.list_jobs, "List jobs, newest first.", "jobs:read",
             reply=schemas.JobPage, problems=("bad_parameter", "bad_cursor"), parameters=(*_JOB_FILTERS, *_PAGED),
         ),
         Route(
-            "POST", "/v1/jobs/cancel", cancel_many.cancel_jobs, "Cancel many jobs; repeating it is harmless.",
-            "jobs:write", body=JobsCancel, reply=schemas.Operation, problems=("bad_cursor",),
-            replies=((200, "What this call did; while `hasMore`, call again with `nextCursor`."),),
-        ),
-        Route(
-            "GET", one, jobs.get, "Show a job, now or after one of its events.", "jobs:read",
+            "GET", _JOB, jobs.get, "Show a job, now or after one of its events.", "jobs:read",
             reply=schemas.Job, problems=(*_ONE_JOB, "data_erased"),
             replies=((200, "The job."), (304, "It has not changed.")),
             parameters=(Parameter("sequence", "Show it as it was after this event.", kind="integer"), _IF_NONE_MATCH),
         ),
         Route(
-            "PATCH", one, change.change, "Change a job that has not ended; repeating it is harmless.", "jobs:write",
+            "GET", _JOB + "/events", jobs.events, "List a job's events in order.", "events:read",
+            reply=schemas.EventPage, problems=(*_ONE_JOB, "bad_cursor", "data_erased"), parameters=_PAGED,
+        ),
+        Route(
+            "GET", _JOB + "/result", jobs.result, "Show a job's result.", "jobs:read",
+            reply=schemas.JobResult, problems=(*_ONE_JOB, "job_failed", "data_erased"),
+            replies=((200, "The result."), (202, "There is none yet.")),
+        ),
+        Route(
+            "GET", _JOB + "/artifacts", jobs.artifacts, "List a job's stored files.", "jobs:read",
+            reply=schemas.ArtifactPage, problems=_ONE_JOB,
+            parameters=(Parameter("variant", "original, thumbnail or spritesheet."),),
+        ),
+    )  # fmt: skip
+
+
+def change_routes(
+    change: ChangeHandler, canceller: Canceller, cancel_many: CancelManyHandler
+) -> tuple[Route, ...]:  # fmt: skip
+    """Return the routes that change jobs."""
+    return (
+        Route(
+            "PATCH", _JOB, change.change, "Change a job that has not ended; repeating it is harmless.", "jobs:write",
             body=JobPatch, reply=schemas.Job,
             problems=(*_ONE_JOB, "already_terminal", "version_mismatch", "data_erased"),
             parameters=(Parameter("If-Match", "The ETag the job must still have.", "header"),),
         ),
         Route(
-            "POST", one + "/cancel", canceller.cancel, "Cancel a job; repeating it is harmless.", "jobs:write",
+            "POST", _JOB + "/cancel", canceller.cancel, "Cancel a job; repeating it is harmless.", "jobs:write",
             reply=schemas.Job, problems=(*_ONE_JOB, "already_terminal"),
             replies=((200, "It is cancelled."), (202, "It is running and was asked to stop.")),
         ),
         Route(
-            "GET", one + "/events", jobs.events, "List a job's events in order.", "events:read",
-            reply=schemas.EventPage, problems=(*_ONE_JOB, "bad_cursor", "data_erased"), parameters=_PAGED,
-        ),
-        Route(
-            "GET", one + "/result", jobs.result, "Show a job's result.", "jobs:read",
-            reply=schemas.JobResult, problems=(*_ONE_JOB, "job_failed", "data_erased"),
-            replies=((200, "The result."), (202, "There is none yet.")),
-        ),
-        Route(
-            "GET", one + "/artifacts", jobs.artifacts, "List a job's stored files.", "jobs:read",
-            reply=schemas.ArtifactPage, problems=_ONE_JOB,
-            parameters=(Parameter("variant", "original, thumbnail or spritesheet."),),
+            "POST", "/v1/jobs/cancel", cancel_many.cancel_jobs, "Cancel many jobs; repeating it is harmless.",
+            "jobs:write", body=JobsCancel, reply=schemas.Operation, problems=("bad_cursor",),
+            replies=((200, "What this call did; while `hasMore`, call again with `nextCursor`."),),
         ),
     )  # fmt: skip
 
