@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import typer
 
-from headrace import jobs, keys, tenants
+from headrace import jobs, keys, models, policy, pools, tenants
 from headrace.command import Output
 from headrace.demo import demo
 from headrace.doctor import doctor
@@ -23,6 +23,9 @@ app = typer.Typer(
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(keys.app, name="key")
+app.add_typer(pools.app, name="pool")
+app.add_typer(models.app, name="model")
+app.add_typer(policy.app, name="policy")
 app.command()(up)
 app.command()(demo)
 app.command()(doctor)

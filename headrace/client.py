@@ -100,6 +100,10 @@ class Client:
         """Write, once."""
         return await self._once("POST", path, json=json)
 
+    async def patch(self, path: str, json: JsonObject, params: Sequence[tuple[str, str]] | None = None) -> Answer:
+        """Change, once."""
+        return await self._once("PATCH", path, json=json, params=params)
+
     async def delete(self, path: str) -> Answer:
         """Remove, once."""
         return await self._once("DELETE", path)

@@ -21,6 +21,7 @@ Url = Annotated[str | None, typer.Option("--url", help="Address of the server. [
 KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="File with the key, or a keys.json. [HEADRACE_CLIENT__KEY_FILE]")
 ]
+Reason = Annotated[str, typer.Option("--reason", help="Why; it goes into the log.")]
 
 API = "apiKey"
 ADMIN = "adminKey"
@@ -55,9 +56,13 @@ def call(
         raise typer.Exit(Exit.UNAVAILABLE) from None
 
 
-def path_segment(text: str) -> str:
-    """An id that stays one segment of a path, whatever was typed; anything else is a usage error."""
-    if not text.isascii() or not text.replace("_", "").replace("-", "").isalnum():
+def path_segment(text: str, also: str = "") -> str:
+    """An id that stays one segment of a path, whatever was typed; anything else is a usage error.
+
+    Args:
+        also: what it may have in it beside letters, digits, _ and -; not at its beginning.
+    """
+    if not text.isascii() or text[:1] in also or any(not (one.isalnum() or one in "_-" + also) for one in text):
         note(f"error: {text!r} is not an id")
         raise typer.Exit(Exit.USAGE)
     return text

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace.client import Client, JsonObject
-from headrace.command import ADMIN, KeyFile, Output, Url, call, path_segment
+from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call, path_segment
 from headrace.output import Format, note, show_list, show_one
 
 app = typer.Typer(no_args_is_help=True, help="API keys of a tenant.")
@@ -20,7 +20,7 @@ def create(
     scopes: Annotated[
         list[str] | None, typer.Option("--scope", help="What it may do; repeatable.", show_default="all about jobs")
     ] = None,
-    reason: Annotated[str, typer.Option(help="Why; it goes into the log.")] = "",
+    reason: Reason = "",
     output: Output = Format.TABLE,
     url: Url = None,
     key_file: KeyFile = None,

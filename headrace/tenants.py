@@ -1,29 +1,38 @@
-"""`headrace tenant`: create and list. Needs the admin key."""
+"""`headrace tenant`: create, list, update, pause, resume, limits. Needs the admin key."""
 
 from typing import Annotated
 
 import typer
 
 from headrace.client import Client, JsonObject
-from headrace.command import ADMIN, KeyFile, Output, Url, call
+from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call, path_segment
 from headrace.output import Format, show_list, show_one
 
 app = typer.Typer(no_args_is_help=True, help="Who may submit, and how much.")
+
+_PATH = "/admin/v1/tenants"
+_LIMITS = ("queuedJobs", "queuedBytes", "concurrency", "userConcurrency", "submitsPerMinute", "gpuSecondsPerDay")
+
+TenantId = Annotated[str, typer.Argument(help="Id of the tenant.")]
+
+
+def _limit(about: str) -> object:
+    return typer.Option(metavar="N|none", help=about)
 
 
 @app.command()
 def create(
     tenant_id: Annotated[str, typer.Argument(help="t_ and lower-case letters, digits, _ or -.")],
     tier: Annotated[str, typer.Option(help="free, standard or enterprise.")] = "standard",
-    weight: Annotated[int, typer.Option(min=1, help="Share beside others of the tier.")] = 1,
-    reason: Annotated[str, typer.Option(help="Why; it goes into the log.")] = "",
+    weight: Annotated[float, typer.Option(help="Share beside others of the tier.")] = 1.0,
+    reason: Reason = "",
     output: Output = Format.TABLE,
     url: Url = None,
     key_file: KeyFile = None,
 ) -> None:
     """Create a tenant and print it."""
     body: JsonObject = {"id": tenant_id, "tier": tier, "weight": weight, "reason": reason}
-    made = call(lambda client: client.post("/admin/v1/tenants", body), url, key_file, output, ADMIN)
+    made = call(lambda client: client.post(_PATH, body), url, key_file, output, ADMIN)
     show_one(made.body, output)
 
 
@@ -37,7 +46,74 @@ def list_(
     """Print all tenants."""
 
     async def action(client: Client) -> JsonObject:
-        return await client.pages("/admin/v1/tenants", [], limit)
+        return await client.pages(_PATH, [], limit)
 
     page = call(action, url, key_file, output, ADMIN)
-    show_list(page, ("id", "tier", "weight", "createdAt"), output)
+    show_list(page, ("id", "tier", "weight", "paused", "createdAt"), output)
+
+
+@app.command()
+def update(
+    tenant_id: TenantId,
+    tier: Annotated[str | None, typer.Option(help="free, standard or enterprise.")] = None,
+    weight: Annotated[float | None, typer.Option(help="Share beside others of the tier.")] = None,
+    reason: Reason = "",
+    output: Output = Format.TABLE,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Change tier or weight; what is left out stays."""
+    given = {name: value for name, value in (("tier", tier), ("weight", weight)) if value is not None}
+    path, body = f"{_PATH}/{path_segment(tenant_id)}", given | {"reason": reason}
+    show_one(call(lambda client: client.patch(path, body), url, key_file, output, ADMIN).body, output)
+
+
+@app.command()
+def limits(
+    tenant_id: TenantId,
+    queued_jobs: Annotated[str | None, _limit("Open jobs in a pool.")] = None,
+    queued_bytes: Annotated[str | None, _limit("Bytes of their bodies.")] = None,
+    concurrency: Annotated[str | None, _limit("Jobs running at once in a pool.")] = None,
+    user_concurrency: Annotated[str | None, _limit("The same for each of its users.")] = None,
+    submits_per_minute: Annotated[str | None, _limit("Jobs submitted in a minute, twice that after a pause.")] = None,
+    gpu_seconds_per_day: Annotated[str | None, _limit("Device time in a pool from midnight to midnight, UTC.")] = None,
+    reason: Reason = "",
+    output: Output = Format.TABLE,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Print a tenant's own limits, after changing those that are given; none takes one back."""
+    values = (queued_jobs, queued_bytes, concurrency, user_concurrency, submits_per_minute, gpu_seconds_per_day)
+    given = {name: _read_limit(value) for name, value in zip(_LIMITS, values, strict=True) if value is not None}
+    path, body = f"{_PATH}/{path_segment(tenant_id)}", {"limits": given, "reason": reason}
+
+    async def action(client: Client) -> JsonObject:
+        return (await client.patch(path, body) if given else await client.get(path)).body
+
+    show_one(call(action, url, key_file, output, ADMIN)["limits"], output)
+
+
+@app.command()
+def pause(
+    tenant_id: TenantId, reason: Reason = "", output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None
+) -> None:
+    """Offer nothing of a tenant any more; what runs goes on, and it may still submit."""
+    path = f"{_PATH}/{path_segment(tenant_id)}/pause"
+    show_one(call(lambda client: client.post(path, {"reason": reason}), url, key_file, output, ADMIN).body, output)
+
+
+@app.command()
+def resume(
+    tenant_id: TenantId, reason: Reason = "", output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None
+) -> None:
+    """Serve a tenant again."""
+    path = f"{_PATH}/{path_segment(tenant_id)}/resume"
+    show_one(call(lambda client: client.post(path, {"reason": reason}), url, key_file, output, ADMIN).body, output)
+
+
+def _read_limit(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isascii() or not text.isdigit():
+        raise typer.BadParameter(f"{text!r} is neither a whole number nor none")
+    return int(text)

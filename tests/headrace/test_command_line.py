@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,6 +112,10 @@ def test_cancelling_a_finished_job_is_exit_code_5(up: Up) -> None:
         (("jobs", "submit", "x", "--body", "/nowhere"), 2),
         (("tenant", "create", "t_default"), 5),
         (("key", "list", "t_absent"), 3),
+        (("tenant", "limits", "t_absent"), 3),
+        (("pool", "pause", "no-such-pool"), 3),
+        (("model", "describe", ".."), 2),
+        (("policy", "set", "--tier-weight", "free"), 2),
     ],
 )
 def test_each_kind_of_failure_has_its_exit_code(up: Up, words: tuple[str, ...], exit_code: int) -> None:
@@ -161,12 +164,43 @@ def test_a_tenant_gets_a_key_that_works_until_it_is_revoked(up: Up, tmp_path: Pa
     assert headrace(up, "jobs", "list", folder=tmp_path, **with_key).exit_code == 4
 
 
+def test_the_policy_is_shown_and_changed_with_a_reason(up: Up) -> None:
+    words = ("--tier-weight", "free=2", "--lead-seconds", "20", "--no-hold", "--reason", "trial")
+
+    changed = headrace(up, "policy", "set", *words, "-o", "json").json
+    assert (changed["leadSeconds"], changed["hold"], changed["tierWeights"]["free"]) == (20, False, 2)
+    reset = headrace(up, "policy", "set", "--reset", "tierWeights", "--reset", "leadSeconds", "--hold", "-o", "json")
+    assert reset.json["changed"] == ["hold"]
+    assert headrace(up, "policy", "get", "--pool", "default", "-o", "json").json == reset.json
+    refused = headrace(up, "policy", "set", "--tier-floor", "free=0.3")
+    assert (refused.exit_code, "/tierFloors" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize(("noun", "name"), [("pool", "default"), ("tenant", "t_default"), ("model", "echo@1")])
+def test_a_pause_is_shown_until_it_is_taken_back(up: Up, noun: str, name: str) -> None:
+    assert headrace(up, noun, "pause", name, "--reason", "trial", "-o", "json").json["paused"] is True
+    shown = headrace(up, noun, "list", "-o", "json").json["data"]
+    assert [one["paused"] for one in shown if one.get("id", one.get("name")) == name.partition("@")[0]] == [True]
+    assert headrace(up, noun, "resume", name, "-o", "json").json["paused"] is False
+
+
+def test_limits_and_weight_of_a_tenant_are_changed_and_taken_back(up: Up) -> None:
+    headrace(up, "tenant", "create", "t_limits", "--weight", "0.5")
+    words = ("tenant", "limits", "t_limits", "-o", "json")
+
+    assert headrace(up, *words, "--concurrency", "2", "--gpu-seconds-per-day", "60").json["concurrency"] == 2
+    assert headrace(up, *words, "--concurrency", "none").json["concurrency"] is None
+    assert headrace(up, *words).json["gpuSecondsPerDay"] == 60
+    assert headrace(up, *words, "--concurrency", "many").exit_code == 2
+    updated = headrace(up, "tenant", "update", "t_limits", "--tier", "free", "-o", "json").json
+    assert (updated["tier"], updated["weight"]) == ("free", 0.5)
+
+
 def test_a_full_quota_is_exit_code_6(up: Up, tmp_path: Path) -> None:
     headrace(up, "tenant", "create", "t_full")
     made = headrace(up, "key", "create", "t_full", "-o", "json").json
     (tmp_path / "key").write_text(made["key"])
-    patched = _patch_tenant(up, "t_full", {"limits": {"queuedJobs": 0}})
-    assert patched == 200
+    assert headrace(up, "tenant", "limits", "t_full", "--queued-jobs", "0").exit_code == 0
 
     words = ("jobs", "submit", "x", "--model", "echo", "--url", up.ready["url"], "--key-file", str(tmp_path / "key"))
 
@@ -177,14 +211,6 @@ def test_the_version_is_printed_in_every_format(up: Up) -> None:
     assert headrace(up, "version", "-o", "json").json["headrace"]
     assert len(headrace(up, "version", "-o", "ndjson").lines) == 1
     assert "headrace" in headrace(up, "version").out
-
-
-def _patch_tenant(up: Up, tenant_id: str, change: dict[str, Any]) -> int:
-    headers = {"Authorization": f"Bearer {up.ready['adminKey']}", "Content-Type": "application/json"}
-    url = f"{up.ready['url']}/admin/v1/tenants/{tenant_id}"
-    request = urllib.request.Request(url, json.dumps(change).encode(), headers, method="PATCH")
-    with urllib.request.urlopen(request, timeout=PATIENCE_S) as response:
-        return int(response.status)
 
 
 def _commands(group: click.Command, words: str = "headrace") -> Iterator[tuple[str, click.Command]]:
