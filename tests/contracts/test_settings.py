@@ -9,6 +9,7 @@ ADMIN_KEY = "HEADRACE_ADMIN__KEY"
 POOL = "HEADRACE_WORKER__POOL"
 PUBLIC_URL = "HEADRACE_PUBLIC_URL"
 SCHEDULE = "HEADRACE_WEBHOOK__SCHEDULE"
+POLICY = "HEADRACE_SCHEDULER__POLICY__"
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,11 @@ SCHEDULE = "HEADRACE_WEBHOOK__SCHEDULE"
         (SCHEDULE, "0,soon", "in seconds"),
         ("HEADRACE_WORKER", "3", "HEADRACE_WORKER__"),
         ("HEADRACE_INGEST__PORT", "eighty", "integer"),
+        (f"{POLICY}TIER_WEIGHTS", "enterprise", "tier=number"),
+        (f"{POLICY}TIER_WEIGHTS__FREE", "0", "0.001"),
+        (f"{POLICY}TIER_WEIGHTS__FREE", "inf", "finite"),
+        (f"{POLICY}TIER_FLOORS", "enterprise=0.5,standard=0.31", "0.81; they may take 0.8"),
+        (f"{POLICY}LEAD_S", "-1", "0"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_name(name: str, value: str, hint: str) -> None:
@@ -56,6 +62,8 @@ def test_a_fault_never_tells_the_secret() -> None:
         (PUBLIC_URL, "https://headrace.example/api/"),
         (PUBLIC_URL, "http://[::1]:8080"),
         (PUBLIC_URL, ""),
+        (f"{POLICY}TIER_FLOORS", "enterprise=0.5,standard=0.3"),
+        (f"{POLICY}TIER_FLOORS", ""),
     ],
 )
 def test_what_makes_sense_is_taken(name: str, value: str) -> None:
