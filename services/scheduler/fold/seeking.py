@@ -63,8 +63,9 @@ def _candidate(scratch: Scratch, fair: Fair, tenant: Tenant, shelf: Shelf) -> tu
     if not found:
         return None
     first, due = fair_job(tenant, found, scratch.knobs.bypass_ms)
-    best = best_on(tenant, shelf, first.band, scratch.view)
-    return None if best is None or (due and best[1] is not first) else best
+    if due:
+        return (tenant.users[first.user].v, first) if first.job_class == shelf.board.job_class else None
+    return best_on(tenant, shelf, first.band, scratch.view)
 
 
 def _pressed(scratch: Scratch, fair: Fair, place: Place) -> Waiting | None:
