@@ -271,10 +271,12 @@ class Oracle:
 
     # -- asked ----------------------------------------------------------------------------------------------------
 
-    def choose(self, found: Sequence[Place], now_ms: int, limit: int) -> list[Picked]:
-        """Return the choices, but for holds that are over."""
+    def choose(
+        self, found: Sequence[Place], late: Sequence[tuple[str, JobClass]], now_ms: int, limit: int
+    ) -> list[Picked]:  # fmt: skip
+        """Return the choices; `late`: jobs whose hold is over."""
         books = copy.deepcopy(self.books, {id(job): job for job in self.books.jobs.values()})
-        return _Round(self, books, found, self._knobs(), self._estimates, now_ms).choose(limit)
+        return _Round(self, books, found, self._knobs(), self._estimates, now_ms).choose(late, limit)
 
 
 @dataclass
@@ -295,8 +297,14 @@ class _Round:
         self.taken: set[str] = set()
         self.draining: dict[tuple[str, str], int] = {}
 
-    def choose(self, limit: int) -> list[Picked]:
+    def choose(self, held: Sequence[tuple[str, JobClass]], limit: int) -> list[Picked]:
         picked: list[Picked] = []
+        for job_id, job_class in held:
+            idle = [place for place in self.room.free() if place.is_idle and self.room.fits(place, job_class)]
+            idle.sort(key=lambda place: job_class.model not in place.slot.resident)  # stable: warm ones first
+            if idle:
+                self.room.take(idle[0], job_class.bytes)
+                picked.append((job_id, idle[0].worker.id, idle[0].slot.index, "", "late_hold", "flat"))
         late = []
         for place in self.room.free():
             if opens_at_ms(place.slot, self.knobs.deck_lead_ms) > self.now_ms:
@@ -306,7 +314,7 @@ class _Round:
                 picked.append(one)
         given = []
         for place in late:
-            turn = self._turn(place)
+            turn = self._turn(place) if self.room.is_free(place) else None
             if turn is not None and turn.job.band <= 1 and self._holds(place, turn.job):
                 given.append(turn.job)
                 picked.append(self._give(turn, turn.job, place, "deck"))

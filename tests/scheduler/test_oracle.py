@@ -8,6 +8,7 @@ import pytest
 from contracts import events as ev
 from contracts.job import JobStatus
 from services.scheduler.fold import facts
+from services.scheduler.fold.books import class_of
 from services.scheduler.fold.choices import Choice
 from services.scheduler.fold.placement import places
 from services.scheduler.fold.snapshot import dump, load
@@ -139,8 +140,16 @@ class History:
         state, now_ms = self.world.state, self.world.now_ms
         before = dump(state)
         _, chosen = state.choose(now_ms, 100)
-        expected = self.oracle.choose(places(state.workers.values()), now_ms, 100)
-        assert [_as_picked(choice) for choice in chosen if choice.why != "late_hold"] == expected
+        late = [
+            (job.id, class_of(job))
+            for until_ms, job in sorted(
+                ((at_ms, state.jobs[job_id]) for job_id, at_ms in state.holding.items()),
+                key=lambda pair: (pair[0], pair[1].id),
+            )
+            if until_ms <= now_ms and len(job.offers) == 1
+        ]
+        expected = self.oracle.choose(places(state.workers.values()), late, now_ms, 100)
+        assert [_as_picked(choice) for choice in chosen] == expected
         assert dump(state) == before
         assert load(before).choose(now_ms, 100)[1] == chosen
         self.compared += len(expected)

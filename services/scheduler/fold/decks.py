@@ -44,7 +44,7 @@ def on_decks(scratch: Scratch, closed: Sequence[Place]) -> Iterator[Choice]:
     """Offer pressing jobs that are the fair choice on decks that are not open yet, each on several."""
     fruitless: set[tuple[Domain, ...]] = set()
     given: list[Choice] = []
-    for place in closed:
+    for place in (place for place in closed if scratch.room.is_free(place)):
         domains = scratch.boards.domains_at(place)
         fair = scratch.fair(place) if domains not in fruitless else None
         if fair is None or fair.job.band > PRESSING:

@@ -114,11 +114,11 @@ class BlfqPolicy:
             case facts.Charged():
                 self._charge(event)
             case facts.Settled(job_id, device_ms):
-                self._settle(job_id, device_ms)
+                self._true_up(job_id, device_ms, last=True)
+            case facts.Recharged(job_id, device_ms):
+                self._true_up(job_id, device_ms, last=False)
             case facts.Ended(job_id):
                 self._end(job_id)
-            case facts.Recharged(job_id, device_ms):
-                self.ledger.replace(job_id, device_ms, last=False)  # rises, so that the boards follow by themselves
             case facts.Tokens(resource, n):
                 self.tokens[resource] = n
             case facts.Parked(tenant_id, parked):
@@ -204,13 +204,13 @@ class BlfqPolicy:
             return due and fair is job
         return False
 
-    def _settle(self, job_id: str, device_ms: int | None) -> None:
+    def _true_up(self, job_id: str, device_ms: int | None, *, last: bool) -> None:
         charge = self.ledger.charges.get(job_id)
         if charge is None:
             return
         tenant = self.ledger.tenant(charge.tenant_id)
         user, before_v = tenant.user(charge.user), tenant.v
-        self.ledger.replace(job_id, device_ms, last=True)
+        self.ledger.replace(job_id, device_ms, last=last)
         if tenant.v < before_v:
             self._renew(tenant, user)
         tenant.rest_user(user)
