@@ -6,11 +6,13 @@ metrics when somebody asks: the event loop is one thread, so there is nothing to
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from contracts.questions import Backlog
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _BOUNDS = (*(repr(bound) for bound in BUCKETS_S), "+Inf")
@@ -55,6 +57,7 @@ class IngestMetrics(Collector):
         self._durations: dict[tuple[str, str], Durations] = {}
         self._created: dict[Labels, int] = {}
         self._refused: dict[Labels, int] = {}
+        self._backlogs: dict[str, Backlog] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -73,6 +76,10 @@ class IngestMetrics(Collector):
     def count_refused(self, policy: str) -> None:
         """Count one submission refused by a limit."""
         self._refused[policy,] = self._refused.get((policy,), 0) + 1
+
+    def note_backlogs(self, told: Mapping[str, Backlog]) -> None:
+        """Take what the leaders say waits in their pools; a pool of which nothing was said has no series."""
+        self._backlogs = dict(told)
 
     def collect(self) -> Iterable[Metric]:
         """Return what was counted; called by the registry."""
@@ -94,6 +101,7 @@ class IngestMetrics(Collector):
         )
         append.add_metric((), self.append_seconds.buckets(), self.append_seconds.sum_s)
         yield append
+        yield from _backlog_metrics(self._backlogs)
 
     def render(self) -> bytes:
         """Return the Prometheus text format."""
@@ -105,3 +113,23 @@ def _counter(name: str, about: str, labels: Labels, counts: dict[Labels, int]) -
     for values, count in counts.items():
         family.add_metric(values, count)
     return family
+
+
+def _backlog_metrics(backlogs: Mapping[str, Backlog]) -> Iterable[Metric]:
+    oldest = GaugeMetricFamily(
+        "headrace_queue_oldest_seconds", "How long the oldest waiting job waits.", labels=("pool",)
+    )
+    jobs = GaugeMetricFamily("headrace_queue_backlog_jobs", "Jobs that could run if there were room.", labels=("pool",))
+    work = GaugeMetricFamily("headrace_queue_backlog_seconds", "Device time of those jobs.", labels=("pool",))
+    idle = CounterMetricFamily(
+        "headrace_idle_slot_seconds",
+        "Slot time idle while jobs waited, as one leader saw it.",
+        labels=("pool", "reason"),
+    )
+    for pool, told in backlogs.items():
+        oldest.add_metric((pool,), told.oldest_ms / 1000)
+        jobs.add_metric((pool,), told.jobs)
+        work.add_metric((pool,), told.work_ms / 1000)
+        for reason, ms in told.idle_ms.items():
+            idle.add_metric((pool, reason), ms / 1000)
+    yield from (oldest, jobs, work, idle)

@@ -55,7 +55,7 @@ def by_kind(question: q.Question) -> q.Answer:
     answers: dict[str, q.Answer] = {
         "place": PLACE,
         "why": q.Explanation(PLACE, (reason,), (spot,)),
-        "backlog": q.Backlog(3, 61_000, 2_500, 2),
+        "backlog": q.Backlog(3, 61_000, 2_500, 2, {"tenant_concurrency": 1_500}),
         "use": q.TenantUse(2, 1_000, 5),
     }
     return answers[question.kind]
@@ -164,6 +164,18 @@ async def test_an_autoscaler_hears_what_waits(api: Api) -> None:
     assert (await api.admin("GET", "/admin/v1/pools/nowhere/autoscale")).code == "pool_not_found"
     assert (await api.admin("GET", "/admin/v1/pools/default/autoscale?targetSeconds=0")).code == "bad_parameter"
     assert (await api.get("/admin/v1/pools/default/autoscale")).code == "missing_scope"
+
+
+async def test_metrics_say_how_old_the_oldest_is_and_why_slots_stand_idle(api: Api) -> None:
+    """Field cases 21 and 24: idle slots with waiting jobs are seen with their reason, and so is the oldest age."""
+    async with leading(api, by_kind):
+        during = (await api.get("/metrics")).raw.decode()
+
+    assert 'pool="large"' not in during, "where nobody leads nobody knows, which is not 0"
+    assert 'headrace_queue_oldest_seconds{pool="default"} 2.5' in during
+    assert 'headrace_queue_backlog_jobs{pool="default"} 3.0' in during
+    assert 'headrace_queue_backlog_seconds{pool="default"} 61.0' in during
+    assert 'headrace_idle_slot_seconds_total{pool="default",reason="tenant_concurrency"} 1.5' in during
 
 
 async def test_a_process_that_stops_with_questions_under_way_does_not_wait_for_them(api: Api) -> None:

@@ -196,6 +196,47 @@ def test_a_waiting_pool_wants_workers_also_from_none_at_all_and_no_more_than_cou
     assert told() == q.Backlog()
 
 
+def limit(world: World, tenant: str = "t_a", **rule: object) -> None:
+    facts = ev.TenantRule.model_validate(rule)
+    world.write("scheduler", ev.PolicyApplied(position="1-0", weights={tenant: 3.0}, tenants={tenant: facts}))
+
+
+def test_a_tenant_at_its_limit_leaves_slots_idle_and_that_is_seen_with_its_reason(world: World) -> None:
+    """Field case 21: a hard cap is obeyed although slots are idle; how long, and why, is counted."""
+    limit(world, concurrency=1)
+    world.worker(slots=4)
+    for _ in range(4):
+        job_id = world.submit()
+    world.turns()
+    oracle = Oracle(world.state)
+    for _ in range(3):
+        oracle.watch(world.now_ms)
+        world.now_ms += 1_000
+
+    told = why(world, job_id)
+    backlog = oracle.answer(q.Question("backlog", target_ms=1_000), world.now_ms)
+
+    assert [reason.code for reason in told.reasons] == ["tenant_concurrency", "fair_share"]
+    assert "1 job in flight in this pool and may have 1" in told.reasons[0].detail
+    assert isinstance(backlog, q.Backlog)
+    assert backlog.idle_ms == {"tenant_concurrency": 2 * 3 * 1_000}
+    assert backlog.desired_workers == 1, "more workers would change nothing"
+    assert told.place.ahead == 3, "the one on deck and two earlier ones"
+    assert told.place.eta_ms == 30_000, "one after the other"
+
+
+def test_the_limit_of_a_user_holds_up_this_user_only(world: World) -> None:
+    limit(world, user_concurrency=1)
+    world.worker(slots=4)
+    for user in "xxy":
+        job_id = world.submit(user_digest=user)
+    second = world.submit(user_digest="x")
+    world.turns()
+
+    assert codes(world, second)[0] == "user_concurrency"
+    assert world.job(job_id).offers
+
+
 def test_a_worker_that_works_is_wanted_although_nothing_waits(world: World) -> None:
     world.worker()
     job_id = world.submit()

@@ -1,15 +1,18 @@
 """What can be asked about the service itself: models, health, metrics, the OpenAPI document."""
 
+import asyncio
 import hashlib
 
 import orjson
 from aiohttp import web
 
 from contracts.model_spec import ModelSpec, describe
+from contracts.questions import Backlog
 from services.ingest.context import Context
 from services.ingest.edge.conditional import etag, is_unchanged
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.explain import TARGET_S
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 
@@ -17,7 +20,7 @@ _NOTHING: frozenset[str] = frozenset()
 
 
 class InfoHandlers:
-    """Answers from memory."""
+    """Answers from memory, but for what the leaders say waits."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -52,11 +55,17 @@ class InfoHandlers:
         return json_answer(self._context.readiness.document(), 200 if is_ready else 503, headers)
 
     async def metrics(self, request: web.Request) -> web.Response:
-        """Show the metrics of this process."""
+        """Show the metrics of this process, and what the leaders say waits."""
         metrics = self._context.metrics
+        metrics.note_backlogs(await self._backlogs())
         metrics.body_bytes.set(self._context.room.used_bytes)
         metrics.log_writable.set(float(self._context.readiness.verdict[0]))
         return web.Response(body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def _backlogs(self) -> dict[str, Backlog]:
+        pools, asker = list(self._context.pools), self._context.asker
+        told = await asyncio.gather(*(asker.backlog(pool, TARGET_S * 1000) for pool in pools))
+        return {pool: each for pool, each in zip(pools, told, strict=True) if each is not None}
 
     async def openapi_document(self, request: web.Request) -> web.Response:
         """Show the OpenAPI document."""

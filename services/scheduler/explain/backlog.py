@@ -22,14 +22,16 @@ _LOOKED_AT = 4  # first entries of a line; those that count no more are left the
 class Oldest:
     """The job that has waited longest. Of very many tenants a part is looked at each time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_decks: bool) -> None:
+        self._on_decks = on_decks  # those handed to workers count as well
         self._job_id = ""
         self._turn = 0
 
     def job_id(self, moment: Moment) -> str | None:
-        """Return the oldest known waiting job, on a deck or not; None: nothing waits."""
+        """Return the oldest known waiting job; None: nothing waits."""
         policy, jobs = moment.state.policy, moment.state.jobs
-        found = {job_id for seat in moment.seats.all for job_id in seat.place.slot.deck_offers.values()}
+        decks = (seat.place.slot.deck_offers.values() for seat in moment.seats.all if self._on_decks)
+        found = {job_id for deck in decks for job_id in deck}
         tenants = [tenant for tenant in policy.ledger.tenants.values() if tenant.waiting]
         step = max(1, len(tenants) // MOST_COUNTED)
         self._turn += 1
@@ -37,7 +39,8 @@ class Oldest:
             for lane in (lane for shelf in tenant.shelves.values() for lane in shelf.lanes):
                 found.update(job.job_id for job in lane.heap[:_LOOKED_AT] if policy.waiting(job.job_id) is job)
         waiting = (jobs[each] for each in (*found, self._job_id) if each in jobs and jobs[each].status in WAITING)
-        oldest = min(((job.queued_ms, job.id) for job in waiting), default=None)
+        counting = ((job.queued_ms, job.id) for job in waiting if self._on_decks or not job.offers)
+        oldest = min(counting, default=None)
         self._job_id = "" if oldest is None else oldest[1]
         return self._job_id or None
 

@@ -24,7 +24,8 @@ class Oracle:
         self._state, self._facts = state, Facts(state)
         self._memory = Memory()
         self._moment: Moment | None = None
-        self._idleness, self._oldest = Idleness(), Oldest()
+        self._idleness = Idleness()
+        self._oldest, self._oldest_in_line = Oldest(on_decks=True), Oldest(on_decks=False)
 
     def answer(self, question: q.Question, now_ms: int) -> q.Answer | None:
         """Answer one question. A job that is unknown, or somebody else's, is answered as one that does not wait."""
@@ -52,7 +53,7 @@ class Oracle:
             return
         moment = self.moment(now_ms)
         idle = sum(seat.place.is_idle and seat.place.slot.deck is None for seat in moment.seats.all)
-        oldest = self._oldest.job_id(moment) if idle else None
+        oldest = self._oldest_in_line.job_id(moment) if idle else None
         found = None if oldest is None else standing(moment, self._state.jobs[oldest])
         why = [] if found is None else reasons(moment, self._facts, found)
         self._idleness.note(now_ms, idle, why[0].code if why else None)
