@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from contracts import model_inputs
+from contracts import buckets, model_inputs
 from contracts.model_inputs import InputFault, InputSchema
 
 
@@ -38,6 +38,7 @@ class ModelSpec:
     interpreter: str  # "": the worker's own
     env: Mapping[str, str] = field(repr=False, hash=False)  # may hold an author's tokens: kept out of logs
     resources: Mapping[str, int] = field(hash=False)
+    cost_inputs: tuple[str, ...] = ()  # they decide how long a job takes
 
     @property
     def reference(self) -> str:
@@ -87,6 +88,11 @@ def check_input(spec: ModelSpec, prompt: object, fields: Mapping[str, object]) -
 def draw_seed(spec: ModelSpec, fields: Mapping[str, object], random_bits: int) -> dict[str, object]:
     """Return `fields` with a missing `seed` drawn from `random_bits` if the model has one."""
     return model_inputs.draw_seed(spec.schema, fields, random_bits)
+
+
+def bucket_of(spec: ModelSpec, fields: Mapping[str, object]) -> str | None:
+    """Return the bucket of a job with these inputs: jobs of one bucket take about the same time."""
+    return buckets.bucket_of(spec.schema, spec.cost_inputs, fields)
 
 
 def describe(spec: ModelSpec) -> dict[str, object]:

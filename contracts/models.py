@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 
+from contracts import buckets
 from contracts.errors import ConfigError
 from contracts.model_inputs import BadSchema, InputFault, InputSchema, compile_schema
 from contracts.model_spec import ModelRegistry, ModelSpec, ResourceSpec, check_input, describe, draw_seed
@@ -37,7 +38,7 @@ _DEFAULT_TIMEOUT_S = 600.0
 _STAND_IN = b'{"type": "object"}'  # read instead of a file that has a fault already: one cause, one fault
 _MODEL_KEYS = frozenset(
     {"entry", "inputs", "version", "pools", "vram_mib", "max_batch", "timeout_s", "silence_s"}
-    | {"interpreter", "env", "resources"}
+    | {"interpreter", "env", "resources", "cost_inputs"}
 )
 _RESOURCE_KEYS = frozenset({"rate", "window_s"})
 _MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -107,12 +108,13 @@ def _model(name: str, table: Table, base: Path, read: ReadFile, resources: Mappi
         table.fault("", "the name of a model is 1 to 64 of a-z, 0-9, . _ and -, and starts with a letter or digit")
     entry, _ = _file(table, "entry", base, read)
     inputs, content = _file(table, "inputs", base, read)
+    schema = _schema(table, content)
     return ModelSpec(
         name=name,
         version=table.text("version", "1", _VERSION),
         entry=entry,
         inputs=inputs,
-        schema=_schema(table, content),
+        schema=schema,
         pools=table.pools("pools", "default"),
         vram_mib=table.whole("vram_mib", None, least=0),
         max_batch=table.whole("max_batch", 1, least=1),
@@ -121,6 +123,7 @@ def _model(name: str, table: Table, base: Path, read: ReadFile, resources: Mappi
         interpreter=_interpreter(table.text("interpreter", ""), base),
         env=table.texts("env"),
         resources=_used(table, resources),
+        cost_inputs=_cost_inputs(table, schema),
     )
 
 
@@ -132,6 +135,17 @@ def _used(table: Table, resources: Mapping[str, ResourceSpec]) -> Mapping[str, i
         elif units > resources[name].rate:
             table.fault(f"resources.{name}", f"is above the rate {resources[name].rate}: no job could start")
     return MappingProxyType(dict(used))
+
+
+def _cost_inputs(table: Table, schema: InputSchema) -> tuple[str, ...]:
+    """Read which inputs decide how long a job takes; where the author says nothing, the schema tells."""
+    names = table.names("cost_inputs")
+    if names is None:
+        return buckets.cost_inputs(schema)
+    for name in names:
+        if not buckets.may_be_cost(schema, name):
+            table.fault("cost_inputs", f"{name} must be an integer, number, boolean or enum of the schema")
+    return tuple(sorted(set(names)))
 
 
 def _file(table: Table, key: str, base: Path, read: ReadFile) -> tuple[Path, bytes]:

@@ -100,6 +100,16 @@ class Table:
                 found[name] = value
         return MappingProxyType(found)
 
+    def names(self, key: str) -> tuple[str, ...] | None:
+        """Read a list of texts, None when the key is not there."""
+        value = self._values.get(key)
+        if value is None:
+            return None
+        if isinstance(value, list) and all(isinstance(one, str) for one in value):
+            return tuple(value)
+        self.fault(key, 'must be a list of names in quotes, like ["steps"]')
+        return ()
+
     def wholes(self, key: str, least: int) -> Mapping[str, int]:
         """Read a table of whole numbers, like `resources = { moderation = 1 }`."""
         inner = Table(self._mapping(key), self._at(key), self.faults)

@@ -205,3 +205,17 @@ def _registry_or_faults(text: str) -> ModelRegistry | list[str]:
         return parse(text)
     except ConfigError as error:
         return error.faults
+
+
+def test_an_author_may_say_which_inputs_decide_how_long_a_job_takes() -> None:
+    schema = b'{"type": "object", "properties": {"steps": {"type": "integer"}, "scale": {"type": "number"}}}'
+
+    def spec(line: str) -> tuple[str, ...]:
+        registry = parse_models(MODEL + line, "pipelines.toml", Path("/base"), lambda name: schema)
+        return registry.specs[0].cost_inputs
+
+    assert spec("") == ("steps",)
+    assert spec('cost_inputs = ["scale", "steps"]') == ("scale", "steps")
+    assert spec("cost_inputs = []") == ()
+    with pytest.raises(ConfigError, match=r"cost_inputs: prompt must be an integer"):
+        spec('cost_inputs = ["prompt"]')

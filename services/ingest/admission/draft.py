@@ -12,7 +12,7 @@ import orjson
 
 from contracts import events as ev
 from contracts.api import GenerationJobData
-from contracts.model_spec import ModelSpec, check_input, draw_seed
+from contracts.model_spec import ModelSpec, bucket_of, check_input, draw_seed
 from contracts.store.write import Write
 from contracts.webhook_target import AllowPrivate, TargetFault, explain, judge_url
 from services.ingest.edge.problems import Fault, Problem
@@ -76,6 +76,9 @@ def make_draft(data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: 
         timeout_ms=int(timeout_s * 1000),
         start_by_ms=None if policy.start_by_seconds is None else policy.start_by_seconds * 1000,
         vram_bytes=model.vram_bytes,
+        bucket=bucket_of(model, data.input),
+        max_batch=model.max_batch if model.max_batch > 1 else None,
+        resources=dict(model.resources) or None,
         body_bytes=len(body),
         body_digest=hashlib.sha256(body).hexdigest(),  # salted by the salt inside the body
         user_digest=hashlib.blake2b(data.user_id.encode(), key=origin.user_key, digest_size=16).hexdigest(),

@@ -1,0 +1,64 @@
+"""The bucket of a job: the parameters that decide how long it takes, as one short text. Pure.
+
+Jobs of one model and bucket cost about the same, so their measured times are averaged together, and only they share a
+batch. Promises: never free text of a caller (integers, numbers, booleans and values that the schema lists), at most
+MAX_LENGTH characters, the same inputs give the same text.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from contracts.model_inputs import InputSchema
+
+MAX_LENGTH = 96
+_WHOLE = frozenset({"integer", "boolean", "null"})
+_UNWRITABLE = re.compile(r"[^A-Za-z0-9._+-]")
+
+
+def cost_inputs(schema: InputSchema) -> tuple[str, ...]:
+    """Return the inputs that may decide about the time: integers, booleans and listed values, but for the seed."""
+    names = (name for name in _properties(schema) if name != "seed")
+    return tuple(sorted(name for name in names if _has_no_text(schema, name, _WHOLE)))
+
+
+def may_be_cost(schema: InputSchema, name: str) -> bool:
+    """Whether an author may declare this input to be one: no value of it is free text."""
+    return _has_no_text(schema, name, _WHOLE | {"number"})
+
+
+def bucket_of(schema: InputSchema, names: tuple[str, ...], fields: Mapping[str, object]) -> str | None:
+    """Return the bucket of these inputs, None where nothing is known that matters.
+
+    >>> from contracts.model_inputs import compile_schema
+    >>> schema = compile_schema(b'{"type": "object", "properties": {"steps": {"type": "integer", "default": 24}}}')
+    >>> bucket_of(schema, ("steps",), {}), bucket_of(schema, ("steps",), {"steps": 30})
+    ('steps=24', 'steps=30')
+    """
+    properties = _properties(schema)
+    given = ((name, fields.get(name, properties.get(name, {}).get("default"))) for name in names)
+    text = ";".join(f"{name}={_written(value)}" for name, value in given if value is not None)
+    if len(text) > MAX_LENGTH:
+        text = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return text or None
+
+
+def _has_no_text(schema: InputSchema, name: str, kinds: frozenset[str]) -> bool:
+    described = _properties(schema).get(name, {})
+    kind = described.get("type")
+    named = frozenset(kind if isinstance(kind, list) else [kind])
+    return "enum" in described or named <= kinds
+
+
+def _properties(schema: InputSchema) -> Mapping[str, Mapping[str, object]]:
+    properties = schema.document.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    return {name: described for name, described in known.items() if isinstance(described, dict)}
+
+
+def _written(value: object) -> str:
+    if isinstance(value, float) and not value.is_integer():
+        return f"{value:.2g}"
+    if isinstance(value, bool | int | float):
+        return str(int(value))
+    return _UNWRITABLE.sub("_", str(value))
