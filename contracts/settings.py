@@ -137,6 +137,7 @@ class RetrySettings(Group):
 
     base_s: Positive = 5.0
     cap_s: Positive = 600.0
+    rate_limited_s: Positive = 3_600.0  # a job whose provider says "not now" for so long fails
 
 
 class WebhookSettings(Group):

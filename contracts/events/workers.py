@@ -26,6 +26,16 @@ class WorkerChanged(Event):
     slots: tuple[SlotInfo, ...]
 
 
+class WorkerDeckFreed(Event):
+    """scheduler: the offer that lay there came to nothing: its job started on another deck."""
+
+    TYPE: ClassVar[str] = "worker.deck_freed"
+    worker_id: str
+    slot: int
+    offer_id: str
+    job_id: str
+
+
 class WorkerDraining(Event):
     """worker: takes nothing new."""
 

@@ -110,6 +110,11 @@ def submits(tenant_id: str) -> str:
     return f"hr:{{idem:{tenant_id}}}:submits"
 
 
+def resource(name: str) -> str:
+    """Hash with TTL: what was granted of an external limit in its window, and until when it is paused; in {_sys}."""
+    return f"hr:{{{SYSTEM}}}:resource:{name}"
+
+
 def secret(name: str) -> str:
     """String: a secret that must be usable, so it cannot be hashed; never in the log."""
     return f"hr:{{{SYSTEM}}}:secret:{name}"

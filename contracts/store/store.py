@@ -19,6 +19,7 @@ from contracts.store.leadership import Leadership
 from contracts.store.log import GroupReader, LogReader
 from contracts.store.questions import Questions
 from contracts.store.readers import last_position, needed_from
+from contracts.store.resources import Resources
 from contracts.store.snapshots import Snapshots
 from contracts.store.words import Word
 
@@ -46,6 +47,7 @@ class Store:
         self.deliveries = Deliveries(self.batcher, self.client)
         self.claims = KeyClaims(self.batcher)
         self.questions = Questions(self.batcher, self.channel)
+        self.resources = Resources(self.batcher)
         self.snapshots = Snapshots(self.batcher, self.client)
         self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())
 

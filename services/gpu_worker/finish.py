@@ -27,8 +27,6 @@ from services.gpu_worker.writer import until_answered
 
 UPLOAD_TRIES = 4
 UPLOAD_BACKOFF = Backoff(base_ms=200, cap_ms=5_000)
-#: A job that was told "not now" is held back this long at most: the scheduler would offer it again at once.
-HOLD_BACK_S = 10.0
 KEPT_LOGS = 200
 log = structlog.get_logger()
 
@@ -62,9 +60,7 @@ async def tidy(desk: Desk, running: Running, outcome: Outcome) -> bool:
 
 
 async def _settle(desk: Desk, running: Running, outcome: Outcome) -> None:
-    if outcome.code == "rate_limited":
-        await _hold_back(running, outcome)
-    elif outcome.verdict is Verdict.COMPLETED and running.files:
+    if outcome.verdict is Verdict.COMPLETED and running.files:
         await _announce_uploads(running, outcome)
     said = () if running.released else (device_released(running, outcome),)
     outcome, uploaded, ending = await _judge(desk, running, outcome)
@@ -175,19 +171,6 @@ async def _facts(desk: Desk, running: Running, outcome: Outcome) -> Facts:
         children_ended=ended,
         phase=running.writer.telemetry.phase,
     )
-
-
-async def _hold_back(running: Running, outcome: Outcome) -> None:
-    """Free the device, then wait with the hand-back, unless somebody waits for it."""
-    if not running.released:
-        running.released = True
-        await running.writer.write([device_released(running, outcome)])
-        running.freed.set()
-    seconds = 1.0 if outcome.retry_after_s is None else outcome.retry_after_s
-    try:
-        await asyncio.wait_for(running.hurried.wait(), min(HOLD_BACK_S, max(0.1, seconds)))
-    except TimeoutError:
-        return
 
 
 def device_released(running: Running, outcome: Outcome) -> ev.JobDeviceReleased:

@@ -85,8 +85,6 @@ class Lane:
 
     def stop(self, job_id: str, fence: int, reason: Stop) -> None:
         """End that attempt if it is running here, and do not hold it back if it has ended."""
-        if (job_id, fence) in self._held:
-            self._held[job_id, fence].hurried.set()
         self.slot.stop(job_id, fence, reason)
 
     def lose(self, job_id: str, fence: int) -> None:
@@ -131,8 +129,6 @@ class Lane:
         """Take nothing more; return what lay on deck."""
         self._closed = True
         self._arrived.set()
-        for running in self._held.values():
-            running.hurried.set()
         left = list(self._deck)
         self._deck.clear()
         return left

@@ -34,7 +34,6 @@ class Running:
         self.gpu_ms = 0
         self.released = False  # job.device_released is written
         self.freed = asyncio.Event()  # the store has it, or the attempt is over: the slot's next start may follow
-        self.hurried = asyncio.Event()  # somebody waits for its end: a cancel, or the drain
         self._body, self._store, self._keep_s = started.body, store, keep_s
         self._started_ms, self._begun_s = entry_ms(started.position), time.monotonic()
         self._total_steps: int | None = None

@@ -4,6 +4,7 @@ Promises: every outcome but a lost fence has exactly one ending; what was cancel
 it had completed; a job that took two children down is not tried a third time.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,8 @@ from services.gpu_worker.slots.outcome import Outcome, Verdict
 
 POISON_CHILDREN = 2  # a job that has ended this many children ends itself
 MESSAGE_LIMIT_BYTES = 4096
+LONGEST_RETRY_AFTER_S = 86_400
+_RESOURCE = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,7 @@ def settle(outcome: Outcome, facts: Facts) -> Ending:
         case Verdict.CANCELLED:
             return Ending((_cancelled(outcome),), closes=True)
         case Verdict.HANDED_BACK:
-            reason: ev.QueueReason = "rate_limited" if outcome.code == "rate_limited" else "handed_back"
-            # The attempt is given back: it was not the job's fault.
-            event = ev.JobQueued(reason=reason, attempt=facts.attempt - 1, worker_id=facts.worker_id)
-            return Ending((event,), unless_cancelled=True)
+            return Ending((_given_back(outcome, facts),), unless_cancelled=True)
         case _:
             return _failed(outcome, facts)
 
@@ -105,6 +105,25 @@ def _failed(outcome: Outcome, facts: Facts) -> Ending:
     return Ending((failed, end), line, closes=True, unless_cancelled=True)
 
 
+def _given_back(outcome: Outcome, facts: Facts) -> ev.JobQueued:
+    """Give the attempt back: it was not the job's fault."""
+    attempt = facts.attempt - 1
+    if outcome.code != "rate_limited":
+        return ev.JobQueued(reason="handed_back", attempt=attempt, worker_id=facts.worker_id)
+    named = outcome.resource is not None and _RESOURCE.fullmatch(outcome.resource)  # an author's text
+    return ev.JobQueued(
+        reason="rate_limited",
+        attempt=attempt,
+        worker_id=facts.worker_id,
+        resource=outcome.resource if named else None,
+        retry_after_ms=None if outcome.retry_after_s is None else _retry_after_ms(outcome.retry_after_s),
+    )
+
+
+def _retry_after_ms(seconds: float) -> int:
+    return max(0, round(min(seconds, LONGEST_RETRY_AFTER_S) * 1000))
+
+
 def _error_facts(outcome: Outcome, facts: Facts) -> ev.ErrorFacts:
     return ev.ErrorFacts(
         code=outcome.code or "internal",
@@ -118,7 +137,7 @@ def _error_facts(outcome: Outcome, facts: Facts) -> ev.ErrorFacts:
 def _delay_ms(outcome: Outcome, facts: Facts) -> int:
     if outcome.retry_after_s is None:
         return facts.delay_ms
-    return max(0, round(min(outcome.retry_after_s, 86_400) * 1000))
+    return _retry_after_ms(outcome.retry_after_s)
 
 
 def _cancelled(outcome: Outcome) -> ev.JobCancelled:

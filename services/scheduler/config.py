@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from contracts.policy import SchedulingPolicy
 from contracts.retry import Backoff
 from contracts.settings import Settings
 from services.scheduler.retention import Retention
@@ -18,6 +19,7 @@ class SchedulerConfig:
     worker_lease_ms: int = 10_000  # a worker whose counter stands still for so long is lost
     snapshot_entries: int = 20_000  # folded since the last snapshot: a standby keeps one, a leader after twice that
     snapshot_ms: int = 300_000  # the same by time, if anything happened
+    policy: SchedulingPolicy = SchedulingPolicy()  # where no operator has changed a knob of the pool
 
     @property
     def pulse_ms(self) -> int:
@@ -34,12 +36,14 @@ def make_config(settings: Settings) -> SchedulerConfig:
         known_for_s=max(1, round(retention.idempotency_s)),
         run_grace_ms=_ms(grace_s),
         backoff=Backoff(base_ms=_ms(settings.retry.base_s), cap_ms=_ms(settings.retry.cap_s)),
+        rate_limited_ms=_ms(settings.retry.rate_limited_s),
     )
     return SchedulerConfig(
         rules=rules,
         leader_lease_ms=_ms(settings.scheduler.lease_s),
         tick_ms=_ms(settings.scheduler.tick_s),
         worker_lease_ms=_ms(worker.lease_s),
+        policy=settings.scheduler.policy,
     )
 
 

@@ -12,8 +12,8 @@ from contracts.job import JobStatus
 from contracts.store.attempts import Offer
 from contracts.store.write import JobGuard, WorkEntry, WorkerGuard, Write, off_deck, on_deck
 from services.scheduler.fold import policy
-from services.scheduler.fold.choices import Choice, Withdrawal
-from services.scheduler.fold.job_folds import OVERTAKEN, WORKER_LOST
+from services.scheduler.fold.choices import Choice
+from services.scheduler.fold.job_folds import WORKER_LOST
 from services.scheduler.fold.records import Job
 from services.scheduler.leases import LostWorker
 
@@ -62,16 +62,44 @@ def offer(job: Job, choice: Choice, offer_id: str, basis: Basis, i: int, of: int
     return Decision(write, job.id, choice.worker_id, choice.slot)
 
 
-def withdraw(job: Job, taken: Withdrawal) -> Decision:
-    """Take an offer back, because a better job shall have the room."""
-    event = ev.JobUnassigned(worker_id=taken.worker_id, offer_id=taken.offer_id, reason=OVERTAKEN)
-    return _take_back(job, event, taken.slot, None)
+def withdraw(job: Job, offer_id: str, worker_id: str, slot: int, reason: str) -> Decision:
+    """Take an offer back: a better job shall have the room, or nothing of the kind is to start now."""
+    event = ev.JobUnassigned(worker_id=worker_id, offer_id=offer_id, reason=reason)
+    return _take_back(job, event, slot, None)
 
 
 def expire(job: Job, now_ms: int) -> Decision:
     """End a job that has waited past its start-by clock, on a deck or not."""
     assert job.start_by_at_ms is not None
-    event = ev.JobExpired(start_by_at_ms=job.start_by_at_ms, waited_ms=max(0, now_ms - job.queued_ms))
+    return _end_waiting(job, ev.JobExpired(start_by_at_ms=job.start_by_at_ms, waited_ms=max(0, now_ms - job.queued_ms)))
+
+
+def give_up(job: Job) -> Decision:
+    """Fail a job whose provider has said "not now" for too long."""
+    error = ev.ErrorFacts(code="rate_limited", retryable=True)
+    return _end_waiting(job, ev.JobFailed(error=error, attempts=job.attempt, dead_lettered=True))
+
+
+def recharge(job: Job, now_ms: int) -> Decision:
+    """Charge a running job for what it has taken: twice what it was charged, so that this is rare."""
+    event = ev.JobRecharged(gpu_ms=max(2 * job.charged_ms, (now_ms - job.started_ms) // job.sharers))
+    guard = JobGuard(states=(JobStatus.IN_PROGRESS,), fence=job.fence)
+    return Decision(Write(job.id, (event,), fence=job.fence, hooked=job.hooks, guard=guard), job.id)
+
+
+def free_deck(job_id: str, offer_id: str, worker_id: str, slot: int) -> Decision:
+    """Empty a deck whose job started elsewhere; by its own name, so that nothing else can be lost."""
+    event = ev.WorkerDeckFreed(worker_id=worker_id, slot=slot, offer_id=offer_id, job_id=job_id)
+    write = Write(
+        worker_id, (event,), of_job=False, worker_guard=WorkerGuard(worker_id),
+        worker_fields=(off_deck(worker_id, slot, job_id, offer_id),),
+        work=(WorkEntry(worker_id, "withdraw", {"offerId": offer_id, "jobId": job_id}),),
+    )  # fmt: skip
+    return Decision(write, worker_id=worker_id)
+
+
+def _end_waiting(job: Job, event: ev.Event) -> Decision:
+    """End a job that waits, on decks or not."""
     offers = job.offers.values()
     write = Write(
         job.id, (event,), hooked=job.hooks, guard=_as_it_waits(job), closes_for=job.tenant_id,
@@ -128,9 +156,9 @@ def forget(job: Job, known_for_s: int) -> Decision:
     return Decision(Write(job.id, (ev.JobForgotten(),), guard=guard, forget=(job.tenant_id, known_for_s)), job.id)
 
 
-def apply_policy(position: str, weights: dict[str, float]) -> Decision:
-    """Copy into the pool's log what the leader will use of the configuration."""
-    return Decision(Write(SUBJECT, (ev.PolicyApplied(position=position, weights=weights),), of_job=False))
+def observe(event: ev.Event) -> Decision:
+    """Write down what the leader has seen outside the pool's log: configuration, external limits, a new day."""
+    return Decision(Write(SUBJECT, (event,), of_job=False))
 
 
 def mismatch(job_id: str, reason: str, worker_id: str | None, slot: int | None) -> Decision:

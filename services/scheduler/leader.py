@@ -21,14 +21,15 @@ from services.scheduler import retention
 from services.scheduler.answering import Answering
 from services.scheduler.clock import ServerClock
 from services.scheduler.config import SchedulerConfig
+from services.scheduler.copying import Copying
 from services.scheduler.decisions import Decision
 from services.scheduler.explain.oracle import Oracle
 from services.scheduler.fold.state import PoolState
 from services.scheduler.leases import Attempt, Leases
+from services.scheduler.purse import Purse
 from services.scheduler.suspicion import Suspicions
 from services.scheduler.turns import Observed, next_due_ms, plan_turn
 from services.scheduler.watch import Watch, mono_ms
-from services.scheduler.weights import Weights
 
 MOST_FRUITLESS = 5
 GIVE_UP_S = 2.0  # when told to stop while the store is away
@@ -48,11 +49,13 @@ class Leader:
         self._state, self._fold, self._wake, self._on_turn = state, fold, wake, on_turn
         self._clock = ServerClock()
         self._suspicions = Suspicions()
-        self._weights = Weights()
+        self._copying = Copying(pool, config.policy)
+        self._purse = Purse(store, wake, mono_ms)
         self._random = random.SystemRandom()
         self.watch = Watch(store, pool, Leases(config.worker_lease_ms), self._running, wake)
         self._oracle = Oracle(state)
         self._answering = Answering(store, pool, token, self._oracle, wake)
+        self._wanted: dict[str, int] = {}  # tokens of external limits
         self._number = 0
         self._must_fold = START
         self._turned_ms: int | None = None  # monotonic time of the last answer; None: the time is not known yet
@@ -75,7 +78,9 @@ class Leader:
             ended.set()
             for task in (watching, answering):
                 task.cancel()
-            await asyncio.gather(watching, answering, self._answering.aclose(), return_exceptions=True)
+            await asyncio.gather(
+                watching, answering, self._answering.aclose(), self._purse.aclose(), return_exceptions=True
+            )
 
     async def _run_once(self, stop: asyncio.Event) -> bool:
         """Make a turn if there is reason for one, else wait for a reason. False: the lead is lost."""
@@ -100,6 +105,7 @@ class Leader:
         if self._turned_ms is None:  # the first turn is empty: its answer tells the time
             return []
         state, leases = self._state, self.watch.leases
+        self._ask_for_tokens()
         seen = Observed(
             now_ms=self._clock.now_ms(mono_ms()),
             turn=self._number + 1,
@@ -107,7 +113,8 @@ class Leader:
             lost_workers=leases.lost_workers(state.workers),
             lost_attempts=leases.lost_attempts(),
             mismatches=self._suspicions.judge(state),
-            policy=self._weights.changed(self._store.directory.configuration, state),
+            policy=self._copying.changed(self._store.directory.configuration, state),
+            limits=self._purse.take(),
         )
         return plan_turn(state, self._config.rules, seen, self._random.random, self._mint)
 
@@ -165,16 +172,27 @@ class Leader:
                 if event.TYPE in _NOTABLE:
                     self._log.warning(_NOTABLE[event.TYPE], pool=self._pool, subject=decision.write.subject)
 
+    def _ask_for_tokens(self) -> None:
+        limits, now_ms = self._state.limits, self._clock.now_ms(mono_ms())
+        if limits.known:
+            pauses_ms = {name: until_ms - now_ms for name, until_ms in limits.refusals().items()}
+            self._wanted = self._state.wanted_tokens()
+            self._purse.ask(limits.known, self._wanted, pauses_ms)
+
     def _tick_is_due(self) -> bool:
         return self._turned_ms is None or mono_ms() - self._turned_ms >= self._config.tick_ms
 
     def _pause_ms(self) -> int:
         assert self._turned_ms is not None
         until_tick_ms = self._config.tick_ms - (mono_ms() - self._turned_ms)
-        due_ms = next_due_ms(self._state, self._config.rules.run_grace_ms)
-        if due_ms is None:
-            return max(1, until_tick_ms)
-        return max(1, min(until_tick_ms, due_ms - self._clock.now_ms(mono_ms())))
+        now_ms = self._clock.now_ms(mono_ms())
+        due_ms, ask_ms = next_due_ms(self._state, self._config.rules, now_ms), self._purse.next_ask_ms(self._wanted)
+        waits_ms = [
+            until_tick_ms,
+            *([] if due_ms is None else [due_ms - now_ms]),
+            *([] if ask_ms is None else [ask_ms]),
+        ]
+        return max(1, min(waits_ms))
 
     async def _wait(self, ms: int) -> None:
         """Wait for something to arrive (to be told to stop is one such thing), or for `ms`."""

@@ -9,9 +9,12 @@ at once neither make a turn long nor keep choices out of it.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from contracts import events as ev
 from contracts.retry import Backoff
 from services.scheduler import decisions
 from services.scheduler.decisions import Basis, Decision
+from services.scheduler.fold.budgets import day_of
+from services.scheduler.fold.job_folds import OVERTAKEN, PAUSED
 from services.scheduler.fold.records import Job
 from services.scheduler.fold.state import PoolState
 from services.scheduler.fold.timers import Clock
@@ -33,6 +36,7 @@ class Rules:
     known_for_s: int  # how long a forgotten id stays known
     run_grace_ms: int  # after its run-for clock, before the leader ends an attempt itself
     backoff: Backoff
+    rate_limited_ms: int = 3_600_000  # since a provider first said "not now", before the job fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,8 @@ class Observed:
     lost_workers: Sequence[LostWorker] = ()
     lost_attempts: Sequence[LostAttempt] = ()
     mismatches: Sequence[Decision] = ()
-    policy: tuple[str, dict[str, float]] | None = None  # position, weights that changed
+    policy: ev.PolicyApplied | None = None  # what differs from the log
+    limits: Sequence[ev.Event] = ()  # of external limits: granted, paused
 
 
 @dataclass(slots=True)
@@ -74,6 +79,7 @@ def plan_turn(
     _observe(plan, state, seen)
     observed = bool(plan.decisions)
     _run_timers(plan, state, rules, seen.now_ms, chance)
+    _withdraw_paused(plan, state)
     if not observed:
         plan.decisions += _choose(state, seen, mint)
     for job in forgettable(state, rules.retention, seen.now_ms, seen.needed_from, MOST_FORGOTTEN):
@@ -82,17 +88,22 @@ def plan_turn(
     return plan.decisions
 
 
-def next_due_ms(state: PoolState, run_grace_ms: int) -> int | None:
-    """Return when the next timer fires; None when none runs."""
-    grace_ms = {Clock.QUEUE: 0, Clock.START_BY: 0, Clock.RUN_FOR: run_grace_ms}
-    due = [at_ms + grace_ms[clock] for clock in Clock if (at_ms := state.next_due_ms(clock)) is not None]
+def next_due_ms(state: PoolState, rules: Rules, now_ms: int) -> int | None:
+    """Return when the next timer fires or the next deck opens; None when there is nothing to wait for."""
+    grace_ms = {Clock.RUN_FOR: rules.run_grace_ms, Clock.LIMITED: rules.rate_limited_ms}
+    due = [at_ms + grace_ms.get(clock, 0) for clock in Clock if (at_ms := state.next_due_ms(clock)) is not None]
+    due += [at_ms for at_ms in (state.next_deck_ms(now_ms), state.budgets.renews_at_ms) if at_ms is not None]
     return min(due, default=None)
 
 
 def _observe(plan: _Plan, state: PoolState, seen: Observed) -> None:
     if seen.policy is not None:
-        plan.decisions.append(decisions.apply_policy(*seen.policy))
+        plan.decisions.append(decisions.observe(seen.policy))
+    plan.decisions += [decisions.observe(event) for event in seen.limits]
     plan.decisions += seen.mismatches
+    _judge_budgets(plan, state, seen.now_ms)
+    for offer_id, (job_id, worker_id, slot, _) in sorted(state.stranded.items()):
+        plan.decisions.append(decisions.free_deck(job_id, offer_id, worker_id, slot))
     for worker in seen.lost_workers[:MOST_WORKERS]:
         _empty_worker(plan, state, worker.worker_id, worker.counter)
         plan.decisions.append(decisions.lose(worker))
@@ -103,6 +114,19 @@ def _observe(plan: _Plan, state: PoolState, seen: Observed) -> None:
         job = state.jobs.get(lost.job_id)
         if job is not None and job.worker_id == lost.worker_id and job.fence == lost.fence and plan.claim(job):
             plan.decisions.append(decisions.reclaim(job, lost.worker_id, lost.counter))
+
+
+def _judge_budgets(plan: _Plan, state: PoolState, now_ms: int) -> None:
+    renews_at_ms = state.budgets.renews_at_ms
+    if renews_at_ms is not None and renews_at_ms <= now_ms:
+        plan.decisions.append(decisions.observe(ev.BudgetsRenewed(day=day_of(now_ms))))
+        return
+    for tenant_id in sorted(state.exhausted - state.budgets.told)[:MOST_TIMERS]:
+        event = ev.TenantBudgetExhausted(
+            tenant_id=tenant_id, day=day_of(now_ms), used_gpu_seconds=state.budgets.used_ms[tenant_id] // 1000,
+            limit_gpu_seconds=state.tenant_rules[tenant_id].gpu_seconds_per_day or 0,
+        )  # fmt: skip
+        plan.decisions.append(decisions.observe(event))
 
 
 def _empty_worker(plan: _Plan, state: PoolState, worker_id: str, counter: int) -> None:
@@ -127,12 +151,26 @@ def _run_timers(
         again_ms = now_ms + rules.backoff.delay_ms(job.attempt, chance())
         if plan.claim(job):
             plan.decisions.append(decisions.overrun(job, again_ms))
+    for job in state.due(Clock.LIMITED, now_ms - rules.rate_limited_ms, MOST_TIMERS):
+        if plan.claim(job):
+            plan.decisions.append(decisions.give_up(job))
+    for job in state.due(Clock.RECHARGE, now_ms, MOST_TIMERS):
+        if plan.claim(job):
+            plan.decisions.append(decisions.recharge(job, now_ms))
+
+
+def _withdraw_paused(plan: _Plan, state: PoolState) -> None:
+    """Take back what lies on decks and is paused; what runs goes on."""
+    for job_id, offer_id, worker_id, slot in state.paused_offers():
+        job = state.jobs[job_id]
+        if plan.claim(job):
+            plan.decisions.append(decisions.withdraw(job, offer_id, worker_id, slot, PAUSED))
 
 
 def _choose(state: PoolState, seen: Observed, mint: Callable[[], str]) -> Iterator[Decision]:
     withdrawals, choices = state.choose(seen.now_ms, MOST_CHOICES)
     for taken in withdrawals:
-        yield decisions.withdraw(state.jobs[taken.job_id], taken)
+        yield decisions.withdraw(state.jobs[taken.job_id], taken.offer_id, taken.worker_id, taken.slot, OVERTAKEN)
     basis = Basis(state.position, seen.now_ms, seen.turn)
     for i, choice in enumerate(choices):
         yield decisions.offer(state.jobs[choice.job_id], choice, mint(), basis, i, len(choices))

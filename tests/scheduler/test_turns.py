@@ -33,7 +33,7 @@ def test_a_scheduled_job_is_queued_when_its_time_has_come_and_offered_in_the_tur
     world.worker()
     job_id = world.submit(run_at_ms=world.now_ms + 5_000)
     assert world.turn() == []
-    assert next_due_ms(world.state, 0) == world.now_ms + 5_000
+    assert next_due_ms(world.state, RULES, world.now_ms) == world.now_ms + 5_000
 
     world.now_ms += 5_000
     world.turns()
@@ -144,7 +144,7 @@ def test_loading_a_model_does_not_count_as_running() -> None:
     job_id = running(world, timeout_ms=3_000)
     world.write(job_id, ev.ModelLoadStarted(model="echo@1"), fence=1)
     world.now_ms += 300_000
-    assert world.turn() == []
+    assert [decision.write.events[0].TYPE for decision in world.turn()] == ["job.recharged"]
 
     world.write(job_id, ev.ModelLoadCompleted(model="echo@1", ms=300_000), fence=1)
     world.now_ms += 3_000 + RULES.run_grace_ms - 1

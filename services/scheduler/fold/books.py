@@ -4,12 +4,14 @@ from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 
-from contracts.events import Event
+from contracts.events import Event, TenantRule
 from contracts.job import TERMINAL, JobStatus
 from contracts.positions import START
 from contracts.wire import Entry
+from services.scheduler.fold.budgets import Budgets
 from services.scheduler.fold.estimates import Estimates
-from services.scheduler.fold.facts import Ended, Leaves, Settled, Waits
+from services.scheduler.fold.facts import Charged, Ended, Leaves, Parked, Recharged, Settled, Tokens, Waits
+from services.scheduler.fold.limits import Limits
 from services.scheduler.fold.lines import NEVER_MS, JobClass, Waiting, key_of
 from services.scheduler.fold.placement import Place
 from services.scheduler.fold.policy import BlfqPolicy
@@ -37,6 +39,13 @@ class Books:
         self.estimates = Estimates()
         self.policy = BlfqPolicy(self.estimates)
         self.timers = Timers()
+        self.limits = Limits(lambda name, n: self.policy.apply(Tokens(name, n)))
+        self.budgets = Budgets()
+        self.tenant_rules: dict[str, TenantRule] = {}  # as policy.applied named them
+        self.budgeted: set[str] = set()  # tenants with a budget
+        self.paused_tenants: set[str] = set()
+        self.paused = False  # the pool
+        self.stranded: dict[str, tuple[str, str, int, int]] = {}  # offer of a job that started elsewhere -> see strand
         self.holding: dict[str, int] = {}  # job that lies on a deck for its model -> until when it lies on no other
 
     def slot(self, worker_id: str | None, index: int | None) -> Slot | None:
@@ -52,20 +61,65 @@ class Books:
     def refresh(self, job: Job) -> None:
         """Bring timers and policy in line with a job that has changed."""
         self.timers.watch(job)
+        if job.has_tokens and not job.offers:
+            job.has_tokens = False
+            self.limits.give_back(job.resources)
         if not job.offers and job.worker_id is None and self.policy.in_flight(job.id):
             self.policy.apply(Ended(job.id))
         known, wanted = self.policy.waiting(job.id), waiting_of(job)
         if known == wanted:
             return
+        self.limits.note(known, wanted)
         if known is not None:
             self.policy.apply(Leaves(job.id))
         if wanted is not None:
             self.arrived_ms += self.estimates.run_ms(job.model, job.bucket)
             self.policy.apply(Waits(wanted))
 
-    def settle(self, job: Job, device_ms: int | None) -> None:
-        """True up the job's charge; None gives it back."""
-        self.policy.apply(Settled(job.id, device_ms))
+    def charge(self, job: Job, est_ms: int, now_ms: int, fact: Charged) -> None:
+        """Charge the job for the first time in this attempt; its start will draw on its limits."""
+        self._count(job, est_ms, now_ms)
+        self.policy.apply(fact)
+
+    def recharge(self, job: Job, device_ms: int, now_ms: int) -> None:
+        """Charge a running job for what it has taken so far; it is not settled by that."""
+        self._count(job, device_ms, now_ms)
+        self.policy.apply(Recharged(job.id, device_ms))
+
+    def settle(self, job: Job, device_ms: int | None, now_ms: int) -> None:
+        """True up the job's charge for good; None gives it back. Without a charge nothing happens."""
+        if job.is_charged:
+            self._count(job, device_ms or 0, now_ms)
+            job.is_charged, job.charged_ms = False, 0
+            self.policy.apply(Settled(job.id, device_ms))
+
+    def rule(self, tenant_id: str, rule: TenantRule) -> None:
+        """Take over what the configuration says of a tenant."""
+        self.tenant_rules[tenant_id] = rule
+        _put(self.budgeted, tenant_id, rule.gpu_seconds_per_day is not None)
+        _put(self.paused_tenants, tenant_id, rule.paused)
+
+    def judge(self, tenant_id: str) -> None:
+        """Bring the policy in line with whether the tenant is paused, or its budget of the day is used."""
+        parked = tenant_id in self.paused_tenants or self.is_exhausted(tenant_id)
+        if parked != (tenant_id in self.policy.ledger.parked):
+            self.policy.apply(Parked(tenant_id, parked))
+
+    def is_exhausted(self, tenant_id: str) -> bool:
+        """Whether the tenant has used its device time of the day."""
+        rule = self.tenant_rules.get(tenant_id)
+        budget_s = None if rule is None else rule.gpu_seconds_per_day
+        return budget_s is not None and self.budgets.used_ms.get(tenant_id, 0) >= budget_s * 1000
+
+    def is_paused(self, job: Job) -> bool:
+        """Whether an operator has paused the job's pool, tenant or model."""
+        return self.paused or job.tenant_id in self.paused_tenants or self.policy.boards.is_paused(job.model)
+
+    def _count(self, job: Job, device_ms: int, now_ms: int) -> None:
+        self.budgets.charge(job.tenant_id, device_ms - (job.charged_ms if job.is_charged else 0), now_ms)
+        job.is_charged, job.charged_ms = True, device_ms
+        if job.tenant_id in self.budgeted:
+            self.judge(job.tenant_id)
 
     def put_on_deck(self, job: Job, offer: Offer) -> None:
         """Let an offer of the job stand."""
@@ -89,6 +143,23 @@ class Books:
         if slot is not None and slot.deck_offers.pop(offer_id, None) is not None:
             slot.deck_bytes -= offer.bytes
         self._unlink(job, offer.worker_id)
+
+    def strand(self, job: Job, offer: Offer) -> None:
+        """End an offer of a job that started elsewhere; its deck stays filled until the leader has freed it."""
+        slot = self.slot(offer.worker_id, offer.slot)
+        filled = slot is not None and offer.id in slot.deck_offers
+        self.take_off_deck(job, offer.id)
+        if slot is not None and filled:
+            slot.deck_offers[offer.id] = job.id
+            slot.deck_bytes += offer.bytes
+            self.stranded[offer.id] = (job.id, offer.worker_id, offer.slot, offer.bytes)
+
+    def free_deck(self, offer_id: str) -> None:
+        """Empty the deck of a stranded offer."""
+        _, worker_id, index, offer_bytes = self.stranded.pop(offer_id, ("", "", 0, 0))
+        slot = self.slot(worker_id, index)
+        if slot is not None and slot.deck_offers.pop(offer_id, None) is not None:
+            slot.deck_bytes -= offer_bytes
 
     def clear_decks(self, job: Job) -> None:
         """End all offers of the job."""
@@ -136,7 +207,10 @@ class Books:
             if job.worker_id is not None:
                 self.on_worker.setdefault(job.worker_id, set()).add(job.id)
             self.timers.watch(job)
-        return [wanted for job in self.jobs.values() if (wanted := waiting_of(job)) is not None]
+        waiting = [wanted for job in self.jobs.values() if (wanted := waiting_of(job)) is not None]
+        for wanted in waiting:
+            self.limits.note(None, wanted)
+        return waiting
 
     def _unlink(self, job: Job, worker_id: str) -> None:
         if job.worker_id == worker_id or any(offer.worker_id == worker_id for offer in job.offers.values()):
@@ -145,6 +219,10 @@ class Books:
         held.discard(job.id)
         if not held:
             self.on_worker.pop(worker_id, None)
+
+
+def _put(names: set[str], name: str, belongs: bool) -> None:
+    (names.add if belongs else names.discard)(name)
 
 
 def waiting_of(job: Job) -> Waiting | None:

@@ -13,10 +13,14 @@ from services.scheduler.fold.books import Books, Fold
 from services.scheduler.fold.facts import Charged
 from services.scheduler.fold.records import BANDS, Job, Offer
 
-OVERTAKEN, WORKER_LOST = "overtaken", "worker_lost"  # reasons for which the leader takes an offer back
+OVERTAKEN, WORKER_LOST, PAUSED = "overtaken", "worker_lost", "paused"  # why the leader takes an offer back
+_BY_LEADER = frozenset({OVERTAKEN, WORKER_LOST, PAUSED})
 PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000  # before a declined job is offered again; without it both sides would spin
 LONGEST_LOAD_MS = 900_000  # of a model; its worker gives up on it long before
 _REFUNDED = frozenset({"handed_back", "rate_limited", "lease_lost"})  # not the tenant's doing
+_FAULTS = frozenset({"worker_lost", "device_unavailable", "artifact_upload_failed"})  # nor are these
+LEAST_REFUSAL_MS, LONGEST_REFUSAL_MS = 1_000, 60_000  # a provider's "not now", whatever it says
+LONGEST_LIMIT_PAUSE_MS = 900_000
 
 
 def _created(books: Books, entry: Entry, event: Event) -> None:
@@ -32,6 +36,7 @@ def _created(books: Books, entry: Entry, event: Event) -> None:
         user=sys.intern(event.user_digest or ""), bucket=sys.intern(event.bucket or ""), max_batch=event.max_batch or 1,
         resources=tuple(sorted((event.resources or {}).items())),
     )  # fmt: skip
+    books.limits.meet(job.resources)
     books.jobs[job.id] = job
     books.by_age.append((job.first, job.id))
     books.refresh(job)
@@ -46,18 +51,36 @@ def _queued(books: Books, job: Job, event: ev.JobQueued, now_ms: int) -> None:
     books.leave_worker(job)
     books.clear_decks(job)
     job.status, job.attempt, job.queued_ms, job.ending = JobStatus.QUEUED, event.attempt, now_ms, False
-    job.not_before_ms = now_ms + PAUSE_MS if event.reason == "rate_limited" else None
+    job.not_before_ms = _refused(books, job, event, now_ms) if event.reason == "rate_limited" else None
+    if event.alone:
+        job.max_batch = 1
     books.refresh(job)
     if event.reason in _REFUNDED:
-        books.settle(job, None)
+        books.settle(job, None, now_ms)
+
+
+def _refused(books: Books, job: Job, event: ev.JobQueued, now_ms: int) -> int | None:
+    """Note a provider's "not now"; return until when the job waits by itself, None: its limit holds it."""
+    job.limited += 1
+    if job.limited_since_ms is None:
+        job.limited_since_ms = now_ms
+    said_ms = max(LEAST_REFUSAL_MS, event.retry_after_ms or 0)
+    name = event.resource or ""
+    if books.limits.refuse(name, now_ms + min(said_ms, LONGEST_LIMIT_PAUSE_MS)) and name in dict(job.resources):
+        return None
+    doubled_ms = LEAST_REFUSAL_MS << min(job.limited - 1, 10)
+    return now_ms + min(LONGEST_REFUSAL_MS, max(said_ms, doubled_ms))
 
 
 def _assigned(books: Books, job: Job, event: ev.JobAssigned, now_ms: int) -> None:
     if not job.offers:
-        job.charged_ms = event.est_ms
         place = books.place(event.worker_id, event.slot)
         phase, anchor = event.phase or "", event.anchor or ""
-        books.policy.apply(Charged(job.id, job.tenant_id, job.user, event.est_ms, phase, anchor, place))
+        charged = Charged(job.id, job.tenant_id, job.user, event.est_ms, phase, anchor, place)
+        books.charge(job, event.est_ms, now_ms, charged)
+        job.sharers = event.batch_size or 1
+        books.limits.take(job.resources)
+        job.has_tokens = bool(job.resources)
     job.held = job.held or event.hold_until_ms is not None
     offer = Offer(event.offer_id, event.worker_id, event.slot, event.bytes, event.est_ms, event.hold_until_ms)
     books.put_on_deck(job, offer)
@@ -68,20 +91,22 @@ def _unassigned(books: Books, job: Job, event: ev.JobUnassigned, now_ms: int) ->
     stood = event.offer_id in job.offers
     books.take_off_deck(job, event.offer_id)
     worker = books.workers.get(event.worker_id)
-    if event.reason not in (OVERTAKEN, WORKER_LOST) and worker is not None and not worker.draining:
+    if event.reason not in _BY_LEADER and worker is not None and not worker.draining:
         job.declines += 1
         job.not_before_ms = now_ms + min(LONGEST_PAUSE_MS, PAUSE_MS << min(job.declines - 1, 10))
     books.refresh(job)
     if stood and not job.offers:
-        books.settle(job, None)
+        books.settle(job, None, now_ms)
 
 
 def _started(books: Books, job: Job, event: ev.JobStarted, now_ms: int) -> None:
     if not job.offers:  # never without an offer; a log that says so is still folded alike by everybody
-        job.charged_ms = books.estimates.run_ms(job.model, job.bucket)
-        place = books.place(event.worker_id, event.slot)
-        books.policy.apply(Charged(job.id, job.tenant_id, job.user, job.charged_ms, "", "", place))
-    books.clear_decks(job)
+        est_ms, place = books.estimates.run_ms(job.model, job.bucket), books.place(event.worker_id, event.slot)
+        books.charge(job, est_ms, now_ms, Charged(job.id, job.tenant_id, job.user, est_ms, "", "", place))
+    books.take_off_deck(job, event.offer_id)
+    for offer in list(job.offers.values()):
+        books.strand(job, offer)
+    job.has_tokens = False
     job.status, job.attempt = JobStatus.IN_PROGRESS, event.attempt
     job.not_before_ms, job.start_by_at_ms, job.declines = None, None, 0
     job.load_ms, job.device_ms = 0, None
@@ -108,20 +133,26 @@ def _load_completed(books: Books, job: Job, event: ev.ModelLoadCompleted, now_ms
 def _device_released(books: Books, job: Job, event: ev.JobDeviceReleased, now_ms: int) -> None:
     books.take_off_device(job)
     job.device_ms = event.gpu_ms
-    books.settle(job, event.gpu_ms)
+    books.recharge(job, event.gpu_ms, now_ms)  # settled by what becomes of the attempt
+
+
+def _recharged(books: Books, job: Job, event: ev.JobRecharged, now_ms: int) -> None:
+    books.recharge(job, event.gpu_ms, now_ms)
+    books.refresh(job)
 
 
 def _lease_lost(books: Books, job: Job, event: ev.JobLeaseLost, now_ms: int) -> None:
-    books.settle(job, None)
+    books.settle(job, None, now_ms)
 
 
 def _attempt_failed(books: Books, job: Job, event: ev.JobAttemptFailed, now_ms: int) -> None:
-    books.settle(job, now_ms - job.started_ms if event.gpu_ms is None else event.gpu_ms)
+    taken_ms = now_ms - job.started_ms if event.gpu_ms is None else event.gpu_ms
+    books.settle(job, None if event.error.code in _FAULTS else taken_ms, now_ms)
     if event.error.exit_code is not None or event.error.signal is not None:
         books.note_resident(job, False)
     books.leave_worker(job)
     job.status, job.queued_ms, job.ending = JobStatus.QUEUED, now_ms, not event.will_retry
-    job.not_before_ms = event.next_attempt_at_ms
+    job.not_before_ms, job.limited_since_ms = event.next_attempt_at_ms, None
     books.refresh(job)
 
 
@@ -158,11 +189,15 @@ def _expired(books: Books, job: Job, event: ev.JobExpired, now_ms: int) -> None:
 
 def _end(books: Books, job: Job, status: JobStatus, now_ms: int) -> None:
     # an attempt that ended without releasing its device is charged for its whole time, an offer for nothing
-    books.settle(job, now_ms - job.started_ms if job.on_device else None)
+    if job.on_device:
+        taken_ms: int | None = (now_ms - job.started_ms) // job.sharers
+    else:
+        taken_ms = job.device_ms if job.worker_id is not None else None
+    books.settle(job, taken_ms, now_ms)
     books.clear_decks(job)
     books.leave_worker(job)
     job.status, job.ended_ms, job.ending = status, now_ms, False
-    job.not_before_ms, job.start_by_at_ms = None, None
+    job.not_before_ms, job.start_by_at_ms, job.limited_since_ms = None, None, None
     books.ended[status].append((job.id, job.run))
     books.refresh(job)
 
@@ -171,7 +206,7 @@ def _retried(books: Books, job: Job, event: ev.JobRetried, now_ms: int) -> None:
     books.admitted += 1
     job.status, job.run, job.order, job.queued_ms = JobStatus.QUEUED, event.run, books.admitted, now_ms
     job.max_attempts, job.cancel_requested, job.aside, job.declines = event.max_attempts, False, False, 0
-    job.held = False
+    job.held, job.limited = False, 0
     job.start_by_at_ms = None if job.start_by_ms is None else now_ms + job.start_by_ms
     books.refresh(job)
 
@@ -204,6 +239,7 @@ JOB_FOLDS: Mapping[str, Fold] = {
     ev.ModelLoadStarted.TYPE: _of_known_job(_load_started),
     ev.ModelLoadCompleted.TYPE: _of_known_job(_load_completed),
     ev.JobDeviceReleased.TYPE: _of_known_job(_device_released),
+    ev.JobRecharged.TYPE: _of_known_job(_recharged),
     ev.JobLeaseLost.TYPE: _of_known_job(_lease_lost),
     ev.JobAttemptFailed.TYPE: _of_known_job(_attempt_failed),
     ev.JobPriorityChanged.TYPE: _of_known_job(_priority_changed),

@@ -13,13 +13,14 @@ from typing import Any
 import orjson
 
 from contracts.errors import Corrupt
+from contracts.events import TenantRule
 from contracts.job import TERMINAL, JobStatus
 from contracts.positions import entry_key
 from services.scheduler.fold.keeping import dump_policy, load_policy
 from services.scheduler.fold.records import Job, Offer, Slot, Worker
 from services.scheduler.fold.state import PoolState
 
-VERSION = 4
+VERSION = 5
 _JOB = tuple(field.name for field in fields(Job))
 _SLOT = tuple(field.name for field in fields(Slot))
 _NUMBERS = ("position", "entries_read", "admitted", "mismatches", "policy_position")
@@ -37,6 +38,11 @@ def dump(state: PoolState) -> bytes:
             "workers": [_dump_worker(worker) for worker in state.workers.values()],
             "estimates": state.estimates.snapshot(),
             "policy": dump_policy(state.policy),
+            "limits": state.limits.snapshot(),
+            "budgets": state.budgets.snapshot(),
+            "tenantRules": {name: rule.model_dump(exclude_none=True) for name, rule in state.tenant_rules.items()},
+            "paused": state.paused,
+            "stranded": state.stranded,
         },
         default=_plain,
     )
@@ -69,6 +75,15 @@ def _load(raw: dict[str, Any]) -> PoolState:
         if job.status in TERMINAL:
             state.ended[job.status].append((job.id, job.run))
     load_policy(state.policy, raw["policy"])
+    state.limits.restore(raw["limits"])
+    state.budgets.restore(*raw["budgets"])
+    for name, rule in raw["tenantRules"].items():
+        state.rule(name, TenantRule.model_validate(rule))
+    state.paused = raw["paused"]
+    state.stranded = {
+        offer_id: (job_id, worker_id, slot, size)
+        for offer_id, (job_id, worker_id, slot, size) in raw["stranded"].items()
+    }
     state.policy.resume(state.derive())
     return state
 

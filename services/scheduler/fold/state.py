@@ -11,7 +11,8 @@ from contracts.wire import Entry
 from services.scheduler.fold.books import Books, class_of
 from services.scheduler.fold.choices import Choice, Held, OnDeck, Withdrawal
 from services.scheduler.fold.job_folds import JOB_FOLDS
-from services.scheduler.fold.placement import Place, places
+from services.scheduler.fold.lines import JobClass
+from services.scheduler.fold.placement import Place, opens_at_ms, places
 from services.scheduler.fold.records import Job
 from services.scheduler.fold.timers import Clock
 from services.scheduler.fold.worker_folds import WORKER_FOLDS
@@ -44,10 +45,49 @@ class PoolState(Books):
 
     def choose(self, now_ms: int, limit: int) -> tuple[list[Withdrawal], list[Choice]]:
         """Ask the policy what to take back and what to offer now. Changes nothing."""
-        if not self.policy.waiting_count and not self.holding:
+        if self.paused or (not self.policy.waiting_count and not self.holding):
             return [], []
         found = places(self.workers.values())
         return self.policy.choose(found, list(self._decks(found)), list(self._held(now_ms)), now_ms, limit)
+
+    def next_deck_ms(self, now_ms: int) -> int | None:
+        """Return when the next deck may be filled or the next hold is over; None while nothing waits for that."""
+        if self.paused or (not self.policy.waiting_count and not self.holding):
+            return None
+        lead_ms = self.policy.knobs.deck_lead_ms
+        at_ms = list(self.holding.values())
+        for worker in self.workers.values():
+            at_ms += [opens_at_ms(slot, lead_ms) for slot in worker.slots.values() if slot.deck is None]
+        return min((each_ms for each_ms in at_ms if each_ms > now_ms), default=None)
+
+    def paused_offers(self) -> Iterator[tuple[str, str, str, int]]:
+        """Give the offers (job, offer, worker, slot) of what is paused."""
+        if not self.paused and not self.policy.boards.paused_models and not self.paused_tenants:
+            return
+        for worker in self.workers.values():
+            for slot in worker.slots.values():
+                for offer_id, job_id in slot.deck_offers.items():
+                    job = self.jobs.get(job_id)
+                    if job is not None and offer_id in job.offers and self.is_paused(job):
+                        yield job_id, offer_id, worker.id, slot.index
+
+    @property
+    def exhausted(self) -> frozenset[str]:
+        """Tenants that have used their device time of the day."""
+        return frozenset(tenant_id for tenant_id in self.budgeted if self.is_exhausted(tenant_id))
+
+    def wanted_tokens(self) -> dict[str, int]:
+        """Return how many tokens of external limits could be used now."""
+        if self.paused or not self.limits.waiting:
+            return {}
+        idle = [place for place in places(self.workers.values()) if place.is_idle and place.slot.deck is None]
+
+        def places_for(job_class: JobClass) -> int:
+            if self.policy.boards.is_paused(job_class.model):
+                return 0
+            return sum(place.could_hold(job_class) for place in idle)
+
+        return self.limits.wanted(places_for)
 
     def due(self, clock: Clock, now_ms: int, limit: int) -> list[Job]:
         """Return up to `limit` jobs whose clock has run out, earliest first."""
@@ -71,5 +111,5 @@ class PoolState(Books):
         for place in found:
             job = self.jobs.get(place.slot.deck or "")
             # an idle slot is starting what lies on its deck at this very moment
-            if job is not None and place.slot.running is not None:
+            if job is not None and place.slot.running is not None and place.slot.deck_offer in job.offers:
                 yield OnDeck(place, job.id, place.slot.deck_offer, job.tenant_id, job.band)

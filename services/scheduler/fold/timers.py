@@ -18,8 +18,11 @@ class Clock(IntEnum):
     QUEUE = 0  # run-at, the delay of a retry, the pause after a decline
     START_BY = 1
     RUN_FOR = 2
+    RECHARGE = 3  # it runs for twice what it is charged
+    LIMITED = 4  # a provider says "not now" over and over
 
 
+LEAST_EXCESS_MS = 2_000  # a run shorter than this is never worth another entry
 _NOTHING: tuple[int | None, ...] = (None,) * len(Clock)
 
 
@@ -81,3 +84,8 @@ def due_ms(job: Job, clock: Clock) -> int | None:
         case Clock.RUN_FOR:
             running = job.status is JobStatus.IN_PROGRESS and job.on_device
             return job.runs_from_ms + job.timeout_ms if running else None
+        case Clock.RECHARGE:
+            running = job.status is JobStatus.IN_PROGRESS and job.on_device and job.is_charged
+            return job.started_ms + max(LEAST_EXCESS_MS, 2 * job.charged_ms * job.sharers) if running else None
+        case Clock.LIMITED:
+            return job.limited_since_ms if job.status in WAITING and not job.cancel_requested else None

@@ -6,7 +6,8 @@ from contracts import events as ev
 from contracts.events import Event, SlotInfo
 from contracts.wire import Entry
 from services.scheduler.fold.books import Books, Fold
-from services.scheduler.fold.facts import Knobbed, Ruled
+from services.scheduler.fold.budgets import number_of
+from services.scheduler.fold.facts import Knobbed, ModelsPaused, Ruled
 from services.scheduler.fold.records import Slot, Worker
 
 
@@ -40,6 +41,15 @@ def _draining(books: Books, entry: Entry, event: Event) -> None:
 def _gone(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.WorkerDrained | ev.WorkerLost)
     books.workers.pop(event.worker_id, None)
+    for offer_id in [
+        offer_id for offer_id, (_, worker_id, *_) in books.stranded.items() if worker_id == event.worker_id
+    ]:
+        books.free_deck(offer_id)
+
+
+def _deck_freed(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.WorkerDeckFreed)
+    books.free_deck(event.offer_id)
 
 
 def _policy_applied(books: Books, entry: Entry, event: Event) -> None:
@@ -48,8 +58,40 @@ def _policy_applied(books: Books, entry: Entry, event: Event) -> None:
     for tenant_id, weight in event.weights.items():
         rule = (event.tenants or {}).get(tenant_id, ev.TenantRule())
         books.policy.apply(Ruled(tenant_id, round(weight * 1000), rule.tier, rule.concurrency, rule.user_concurrency))
+    for tenant_id, rule in (event.tenants or {}).items():
+        books.rule(tenant_id, rule)
+        books.judge(tenant_id)
     if event.policy is not None:
         books.policy.apply(Knobbed(event.policy))
+    if event.paused is not None:
+        books.paused = event.paused
+    if event.paused_models is not None:
+        books.policy.apply(ModelsPaused(frozenset(event.paused_models)))
+    if event.resources is not None:
+        books.limits.declare(event.resources)
+
+
+def _granted(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.ResourceGranted)
+    books.limits.grant(event.resource, event.n)
+
+
+def _limit_paused(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.ResourcePaused)
+    books.limits.pause(event.resource, event.until_ms)
+
+
+def _exhausted(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.TenantBudgetExhausted)
+    books.budgets.told.add(event.tenant_id)
+
+
+def _renewed(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.BudgetsRenewed)
+    used = sorted(books.budgets.used_ms)
+    books.budgets.renew(number_of(event.day))
+    for tenant_id in used:
+        books.judge(tenant_id)
 
 
 def _mismatch(books: Books, entry: Entry, event: Event) -> None:
@@ -74,6 +116,11 @@ WORKER_FOLDS: Mapping[str, Fold] = {
     ev.WorkerDraining.TYPE: _draining,
     ev.WorkerDrained.TYPE: _gone,
     ev.WorkerLost.TYPE: _gone,
+    ev.WorkerDeckFreed.TYPE: _deck_freed,
     ev.PolicyApplied.TYPE: _policy_applied,
+    ev.ResourceGranted.TYPE: _granted,
+    ev.ResourcePaused.TYPE: _limit_paused,
+    ev.TenantBudgetExhausted.TYPE: _exhausted,
+    ev.BudgetsRenewed.TYPE: _renewed,
     ev.SchedulerMismatch.TYPE: _mismatch,
 }
