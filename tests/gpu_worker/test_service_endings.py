@@ -106,6 +106,7 @@ async def test_a_providers_429_costs_no_attempt_and_is_told_at_once(store: Store
         assert (state.status, state.attempt, state.fence) == (JobStatus.QUEUED, 0, 2)
 
 
+@pytest.mark.parametrize("tell", [True, False], ids=["by message", "by heartbeat"])
 async def test_a_running_job_is_cancelled(store: Store, tmp_path: Path, tell: bool) -> None:
     """Field case 52: wired through to the process; the heartbeat's answer is a second way if the message is lost."""
     async with staff(store, tmp_path) as own:

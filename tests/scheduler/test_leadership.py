@@ -3,9 +3,10 @@
 import asyncio
 import time
 
+from contracts import events as ev
 from contracts.store import Store, Word, keys
 from contracts.store.leadership import build_turn
-from services.scheduler.decisions import apply_policy
+from services.scheduler.decisions import observe
 from services.scheduler.fold.snapshot import dump
 from services.scheduler.verify import verify
 from tests.scheduler.rig import CONFIG, POOL, Log, Served, Worker, candidate, eventually, submit, submit_many, until
@@ -44,7 +45,7 @@ async def test_a_standby_folds_along_and_takes_over_when_the_leader_resigns(stor
 async def test_a_turn_of_a_former_leader_is_fenced_and_changes_nothing(store: Store) -> None:
     await store.leadership.lead(POOL, "former", 1)
     await eventually(lambda: store.leadership.lead(POOL, "present", 60_000), lambda answer: answer[0])
-    writes = [apply_policy("1-0", {"t_a": 9.0}).write]
+    writes = [observe(ev.PolicyApplied(position="1-0", weights={"t_a": 9.0})).write]
     end = await store.end_of_log(POOL)
 
     late = await store.leadership.turn(build_turn(POOL, "former", 1, 60_000, writes, cursor=end, entries_read=0))
