@@ -201,6 +201,54 @@ def limit(world: World, tenant: str = "t_a", **rule: object) -> None:
     world.write("scheduler", ev.PolicyApplied(position="1-0", weights={tenant: 3.0}, tenants={tenant: facts}))
 
 
+def test_what_an_operator_paused_says_so_and_nobody_can_say_when(world: World) -> None:
+    world.worker()
+    job_id = world.submit()
+    paused = ev.PolicyApplied(position="1-0", paused=True, paused_models=("echo",))
+    world.write("scheduler", paused)
+    limit(world, paused=True)
+
+    told = why(world, job_id)
+    asked = q.Question("backlog", target_ms=1_000)
+
+    assert [reason.code for reason in told.reasons][:3] == ["pool_paused", "tenant_paused", "model_paused"]
+    assert all("An operator must resume it." in reason.detail for reason in told.reasons[:3])
+    assert told.place.eta_ms is None
+    assert Oracle(world.state).answer(asked, world.now_ms) == q.Backlog(), "more workers would change nothing"
+
+
+def test_a_used_budget_waits_for_the_next_day(world: World) -> None:
+    limit(world, gpu_seconds_per_day=3)
+    world.worker()
+    first, job_id = world.submit(), world.submit()
+    world.turns()
+    world.start(first)
+    world.complete(first, 5_000)
+
+    told = why(world, job_id)
+    use = Oracle(world.state).answer(q.Question("use", "t_a"), world.now_ms)
+
+    assert told.reasons[0].code == "budget_exhausted"
+    assert "has used 5 of its 3 GPU-seconds of today" in told.reasons[0].detail
+    assert use == q.TenantUse(0, 5_000, 86_400_000)
+    assert told.place.eta_ms == 86_400_000 - world.now_ms
+
+
+def test_an_external_limit_without_tokens_says_which_and_counts_who_draws_on_it_before(world: World) -> None:
+    rule = ev.ResourceRule(rate=2, window_ms=1_000)
+    world.write("scheduler", ev.PolicyApplied(position="1-0", resources={"moderation": rule}))
+    world.worker(slots=8)
+    jobs = [world.submit(resources={"moderation": 1}) for _ in range(5)]
+    free = world.submit("t_b")
+
+    told = [why(world, job_id) for job_id in jobs]
+
+    assert [reason.code for reason in told[0].reasons] == ["rate_limited"]
+    assert "All starts that may call moderation are used (2 in 1.0 s, over all workers)" in told[0].reasons[0].detail
+    assert [each.place.eta_ms for each in told] == [1_000, 1_000, 2_000, 2_000, 3_000]
+    assert why(world, free, "t_b").reasons == ()
+
+
 def test_a_tenant_at_its_limit_leaves_slots_idle_and_that_is_seen_with_its_reason(world: World) -> None:
     """Field case 21: a hard cap is obeyed although slots are idle; how long, and why, is counted."""
     limit(world, concurrency=1)

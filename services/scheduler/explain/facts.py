@@ -2,30 +2,20 @@
 
 from dataclasses import dataclass
 
+from services.scheduler.fold.budgets import DAY_MS
+from services.scheduler.fold.limits import Limit
 from services.scheduler.fold.records import Job
 from services.scheduler.fold.state import PoolState
-
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Device time of a tenant in the present day. `exhausted_ms`: since when nothing is left."""
+    """Device time of a tenant in the present day; `limit_ms` None: no limit."""
 
     used_ms: int
-    limit_ms: int
+    limit_ms: int | None
     resets_at_ms: int
-    exhausted_ms: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """An external rate limit."""
-
-    rate: int
-    window_ms: int
-    tokens: int
-    paused_until_ms: int
+    is_exhausted: bool
 
 
 class Facts:
@@ -35,41 +25,47 @@ class Facts:
         self._state = state
 
     @property
-    def pool_paused_ms(self) -> int | None:
-        """Since when the pool is paused."""
-        return None
+    def is_pool_paused(self) -> bool:
+        """Whether nothing of the pool is offered."""
+        return self._state.paused
 
     @property
     def configured(self) -> str:
         """Changes with everything an operator does that may delay a job."""
         return self._state.policy_position
 
-    def tenant_paused_ms(self, tenant_id: str) -> int | None:
-        """Since when the tenant is paused."""
-        return None
+    def is_tenant_paused(self, tenant_id: str) -> bool:
+        """Whether nothing of the tenant is offered."""
+        return tenant_id in self._state.paused_tenants
 
-    def model_paused_ms(self, model: str) -> int | None:
-        """Since when the model is paused."""
-        return None
+    def is_model_paused(self, model: str) -> bool:
+        """Whether nothing of the model is offered."""
+        return self._state.policy.boards.is_paused(model)
 
-    def budget(self, tenant_id: str) -> Budget | None:
-        """Return the tenant's budget; None: it has none."""
-        return None
-
-    def use_of_today(self, tenant_id: str, now_ms: int) -> Budget:
-        """Return what the tenant has used of the present day, with a budget or not."""
-        return Budget(0, 0, (now_ms // _DAY_MS + 1) * _DAY_MS, None)
+    def budget(self, tenant_id: str, now_ms: int) -> Budget:
+        """Return the tenant's device time of today, with a limit or not."""
+        state, today = self._state, now_ms // DAY_MS
+        rule = state.tenant_rules.get(tenant_id)
+        limit_s = None if rule is None else rule.gpu_seconds_per_day
+        used_ms = state.budgets.used_ms.get(tenant_id, 0) if state.budgets.day == today else 0
+        limit_ms = None if limit_s is None else limit_s * 1000
+        return Budget(used_ms, limit_ms, (today + 1) * DAY_MS, state.is_exhausted(tenant_id))
 
     def resource(self, name: str) -> Limit | None:
         """Return an external limit; None: it is not declared."""
-        return None
+        return self._state.limits.known.get(name)
 
     def is_limited(self, job: Job) -> bool:
         """Whether the job waits because a provider said "not now"."""
-        return False
+        return job.limited_since_ms is not None
 
     def in_flight(self, tenant_id: str, user: str | None = None) -> int:
         """Return how many jobs of the tenant, or of one of its users, count against the cap."""
         tenant = self._state.policy.ledger.tenants.get(tenant_id)
         account = tenant if tenant is None or user is None else tenant.users.get(user)
         return 0 if account is None else account.in_flight
+
+
+def closed_until_ms(limit: Limit) -> int:
+    """Return until when a provider has closed a limit; 0: it has not."""
+    return max(limit.paused_until_ms, limit.refused_until_ms)

@@ -5,8 +5,10 @@ Times in ms from now, work in ms of device time. Nothing here is exact, and noth
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heapreplace
 
 MOST_ROUNDS = 16
+MOST_WHOLE = 256  # jobs that are dealt out one by one, since each runs on one slot only
 
 
 def time_until(work_ms: float, free_in_ms: Sequence[int]) -> float:
@@ -22,6 +24,22 @@ def time_until(work_ms: float, free_in_ms: Sequence[int]) -> float:
         if count == len(free_in_ms) or level <= sorted(free_in_ms)[count]:
             return level
     return level
+
+
+def start_after(jobs: float, work_ms: float, free_in_ms: Sequence[int]) -> float:
+    """Return when a job starts behind so many jobs, which take `work_ms` in all; a few are dealt out one by one.
+
+    >>> start_after(1, 10_000, [0, 0]), start_after(2, 20_000, [0, 0]), start_after(0, 0, [7, 3])
+    (0.0, 10000.0, 3.0)
+    """
+    count = round(jobs)
+    if count > MOST_WHOLE or not free_in_ms:
+        return time_until(work_ms, free_in_ms)
+    free = [float(each) for each in free_in_ms]
+    heapify(free)
+    for _ in range(count):
+        heapreplace(free, free[0] + work_ms / count)
+    return free[0]
 
 
 @dataclass(slots=True)

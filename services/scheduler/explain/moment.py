@@ -6,6 +6,7 @@ from services.scheduler.fold.lines import JobClass
 from services.scheduler.fold.state import PoolState
 
 SMALL = 64  # tenants: a pool of so many is looked at for every question
+Resources = tuple[tuple[str, int], ...]
 LONGEST_MS = 250  # for how long a larger pool is taken to be as it was
 
 
@@ -15,7 +16,7 @@ class Moment:
     def __init__(self, state: PoolState, now_ms: int) -> None:
         self.state, self.now_ms, self.position = state, now_ms, state.position
         self.seats = Seats(state.workers.values(), state.jobs, now_ms)
-        self._rivals: dict[int, list[Rival]] = {}
+        self._rivals: dict[tuple[int, Resources], list[Rival]] = {}
         self._in_flight: dict[str, list[tuple[str, int, int]]] | None = None
 
     def is_over(self, now_ms: int) -> bool:
@@ -24,24 +25,28 @@ class Moment:
             return False
         return len(self.state.policy.ledger.tenants) <= SMALL or now_ms - self.now_ms >= LONGEST_MS
 
-    def meets(self, chosen: int) -> Meets:
-        """Return how much of a class meets a job that wants the slots `chosen`, and the estimate of one."""
+    def meets(self, chosen: int, resources: Resources) -> Meets:
+        """Return how much of a class meets a job that wants these slots and external limits, and the estimate of one.
+
+        What waits for another external limit than the job itself goes before nobody as things stand.
+        """
         policy, run_ms = self.state.policy, self.state.estimates.run_ms
+        same = {name for name, _ in resources}
 
         def of(job_class: JobClass) -> tuple[float, int]:
-            if policy.boards.is_paused(job_class.model):
-                return 0.0, 0
-            if any(policy.tokens.get(name, 0) < units for name, units in job_class.resources):
+            closed = (name for name, units in job_class.resources if policy.tokens.get(name, 0) < units)
+            if policy.boards.is_paused(job_class.model) or any(name not in same for name in closed):
                 return 0.0, 0
             return share(chosen, self.seats.holding(job_class)), run_ms(job_class.model, job_class.bucket)
 
         return of
 
-    def rivals(self, chosen: int) -> list[Rival]:
-        """Return all tenants that wait, with their work that meets a job that wants these slots."""
-        if chosen not in self._rivals:
-            self._rivals[chosen] = rivals_of(self.state.policy.ledger.tenants, self.meets(chosen))
-        return self._rivals[chosen]
+    def rivals(self, chosen: int, resources: Resources) -> list[Rival]:
+        """Return all tenants that wait, with their work that meets a job that wants these slots and limits."""
+        key = (chosen, resources)
+        if key not in self._rivals:
+            self._rivals[key] = rivals_of(self.state.policy.ledger.tenants, self.meets(chosen, resources))
+        return self._rivals[key]
 
     def in_flight(self, tenant_id: str) -> list[tuple[str, int, int]]:
         """Return user, time until its slot is free, and start (0: not yet) of each job of the tenant that holds one."""

@@ -6,7 +6,7 @@ large pool a moment is kept for a quarter of a second.
 
 from contracts import questions as q
 from services.scheduler.explain.backlog import Idleness, Oldest, backlog
-from services.scheduler.explain.facts import Facts
+from services.scheduler.explain.facts import Facts, closed_until_ms
 from services.scheduler.explain.memory import Cause, Memory
 from services.scheduler.explain.moment import Moment
 from services.scheduler.explain.reasons import reasons
@@ -76,13 +76,22 @@ class Oracle:
         if not found.chosen or found.rule.cap == 0 or any(reason.code in _STOPPED for reason in why):
             return None
         clocks_ms = [job.not_before_ms or 0]
-        budget = self._facts.budget(job.tenant_id)
-        if budget is not None and budget.exhausted_ms is not None:
+        budget = self._facts.budget(job.tenant_id, now_ms)
+        if budget.is_exhausted:
             clocks_ms.append(budget.resets_at_ms)
-        for name, _ in found.job_class.resources:
-            limit = self._facts.resource(name)
-            clocks_ms.append(0 if limit is None else limit.paused_until_ms)
+        clocks_ms += [self._token_ms(found, name, units, now_ms) for name, units in found.job_class.resources]
         return max(found.start_in_ms, max(clocks_ms) - now_ms)
+
+    def _token_ms(self, found: Standing, name: str, units: int, now_ms: int) -> int:
+        """Return when an external limit should have tokens for the job and for those that draw on it before."""
+        limit = self._facts.resource(name)
+        if limit is None:
+            return 0
+        waiting = self._state.limits.waiting.items()
+        drawing = sum(n for job_class, n in waiting if any(name == other for other, _ in job_class.resources))
+        missing = (min(found.ahead, max(0, drawing - 1)) + 1) * units - limit.tokens
+        windows = max(0, -(-missing // max(1, limit.rate)))
+        return max(now_ms, closed_until_ms(limit)) + windows * limit.window_ms
 
     def _cause(self, found: Standing) -> Cause:
         job = found.job
@@ -99,5 +108,5 @@ class Oracle:
         return f"{learnt}, {slots}"
 
     def _use(self, tenant_id: str, now_ms: int) -> q.TenantUse:
-        budget = self._facts.use_of_today(tenant_id, now_ms)
+        budget = self._facts.budget(tenant_id, now_ms)
         return q.TenantUse(self._facts.in_flight(tenant_id), budget.used_ms, budget.resets_at_ms)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from contracts.job import JobStatus
 from contracts.questions import Reason
-from services.scheduler.explain.facts import Facts
+from services.scheduler.explain.facts import Facts, closed_until_ms
 from services.scheduler.explain.moment import Moment
 from services.scheduler.explain.standing import Standing
 from services.scheduler.explain.words import clock_text, duration_text, jobs_text, size_text
@@ -51,34 +51,32 @@ def _later(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
 
 
 def _pool_paused(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
-    if facts.pool_paused_ms is None:
+    if not facts.is_pool_paused:
         return None
-    return Reason("pool_paused", "The pool is paused. An operator must resume it.", facts.pool_paused_ms)
+    return Reason("pool_paused", "The pool is paused. An operator must resume it.")
 
 
 def _tenant_paused(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
-    since_ms = facts.tenant_paused_ms(found.job.tenant_id)
-    if since_ms is None:
+    if not facts.is_tenant_paused(found.job.tenant_id):
         return None
-    return Reason("tenant_paused", "The tenant is paused. An operator must resume it.", since_ms)
+    return Reason("tenant_paused", "The tenant is paused. An operator must resume it.")
 
 
 def _model_paused(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
-    since_ms = facts.model_paused_ms(found.job.model)
-    if since_ms is None:
+    if not facts.is_model_paused(found.job.model):
         return None
-    return Reason("model_paused", f"The model {found.job.model} is paused. An operator must resume it.", since_ms)
+    return Reason("model_paused", f"The model {found.job.model} is paused. An operator must resume it.")
 
 
 def _budget(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
-    budget = facts.budget(found.job.tenant_id)
-    if budget is None or budget.exhausted_ms is None:
+    budget = facts.budget(found.job.tenant_id, moment.now_ms)
+    if not budget.is_exhausted:
         return None
     text = (
-        f"The tenant has used {budget.used_ms // 1000} of its {budget.limit_ms // 1000} GPU-seconds of today in this "
-        f"pool. It goes on at {clock_text(budget.resets_at_ms)}, or when an operator raises the limit."
+        f"The tenant has used {budget.used_ms // 1000} of its {(budget.limit_ms or 0) // 1000} GPU-seconds of today in "
+        f"this pool. It goes on at {clock_text(budget.resets_at_ms)}, or when an operator raises the limit."
     )
-    return Reason("budget_exhausted", text, budget.exhausted_ms)
+    return Reason("budget_exhausted", text)
 
 
 def _no_worker(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
@@ -133,8 +131,8 @@ def _resources(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
         limit = facts.resource(name)
         if found.job.offers or limit is None or limit.tokens >= units:
             continue
-        if limit.paused_until_ms > moment.now_ms:
-            at = clock_text(limit.paused_until_ms)
+        if closed_until_ms(limit) > moment.now_ms:
+            at = clock_text(closed_until_ms(limit))
             text = f"The provider of {name} said: too often. Nothing that calls it starts before {at}."
             return Reason("rate_limited", text, found.job.queued_ms)
         rate = f"{limit.rate} in {duration_text(limit.window_ms)}, over all workers"

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from contracts.job import WAITING
-from services.scheduler.explain.fluid import Demand, time_until, work_before
+from services.scheduler.explain.fluid import Demand, start_after, work_before
 from services.scheduler.explain.line import Work, own_before, total
 from services.scheduler.explain.moment import Moment
 from services.scheduler.explain.seats import Seat
@@ -55,14 +55,15 @@ def standing(moment: Moment, job: Job) -> Standing | None:
 
 
 def _stand_in_line(moment: Moment, found: Standing, tenant: Tenant | None) -> None:
-    job, policy, meets = found.job, moment.state.policy, moment.meets(found.chosen)
+    job, policy, meets = found.job, moment.state.policy, moment.meets(found.chosen, found.job_class.resources)
     if tenant is not None:
         key = key_of(job.band, job.order)
         found.higher, found.earlier = own_before(tenant, job.user, job.band, key, policy.waiting, meets)
     own_ms = found.higher.ms + found.earlier.ms
     start_v = policy.ledger.now() if tenant is None or not tenant.waiting else tenant.v
     until_v = start_v + own_ms * SCALE * 1000 / found.rule.weight_milli
-    rivals = [rival for rival in moment.rivals(found.chosen) if rival.tenant_id != job.tenant_id]
+    all_rivals = moment.rivals(found.chosen, found.job_class.resources)
+    rivals = [rival for rival in all_rivals if rival.tenant_id != job.tenant_id]
     found.on_decks = moment.on_decks(found.chosen)
     floors: dict[str, float] = {
         name: milli / 1000 for name, milli in zip(TIERS, policy.knobs.floors_milli, strict=True)
@@ -76,7 +77,8 @@ def _stand_in_line(moment: Moment, found: Standing, tenant: Tenant | None) -> No
         found.others, owed_ms = total(rivals, until_v, within_ms)
         demand = Demand(own_ms, owed_ms, pending)
         before_ms = work_before(demand, TIERS[found.rule.tier], floors)
-        within_ms = time_until(before_ms, free_in_ms)
+        jobs = found.higher.jobs + found.earlier.jobs + found.others.jobs
+        within_ms = start_after(jobs, before_ms, free_in_ms)
     found.start_in_ms = round(max(within_ms or 0, _capped_ms(moment, found, own_ms)))
 
 
@@ -87,11 +89,12 @@ def _capped_ms(moment: Moment, found: Standing, own_ms: float) -> float:
         return 0
     running = moment.in_flight(found.job.tenant_id)
     of_user = [row for row in running if row[0] == found.job.user]
-    return max(_one_more_ms(running, cap, own_ms), _one_more_ms(of_user, user_cap, 0))
+    jobs = found.higher.jobs + found.earlier.jobs
+    return max(_one_more_ms(running, cap, jobs, own_ms), _one_more_ms(of_user, user_cap, 0, 0))
 
 
-def _one_more_ms(running: list[tuple[str, int, int]], cap: int, own_ms: float) -> float:
+def _one_more_ms(running: list[tuple[str, int, int]], cap: int, jobs: float, own_ms: float) -> float:
     if cap == NO_CAP or not cap:
         return 0
     free_in_ms = sorted((row[1] for row in running), reverse=True)[:cap]
-    return time_until(own_ms, [*free_in_ms, *([0] * min(64, cap - len(free_in_ms)))])
+    return start_after(jobs, own_ms, [*free_in_ms, *([0] * min(64, cap - len(free_in_ms)))])
