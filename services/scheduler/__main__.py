@@ -4,11 +4,13 @@
 """
 
 import asyncio
+import contextlib
 import gc
 import os
 import random
 import signal
 import sys
+from asyncio import FIRST_COMPLETED
 
 import uvloop
 
@@ -21,6 +23,8 @@ from contracts.telemetry import Logger, configure_logging
 from services.scheduler.config import SchedulerConfig, make_config
 from services.scheduler.service import Candidate
 from services.scheduler.snapshots import fold_and_keep, load_state
+
+NEW_POOLS_S = 1.0  # between two looks for pools that are new
 
 
 async def serve(settings: Settings, log: Logger) -> None:
@@ -35,7 +39,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     try:
         pools = await _open(store, named, stop)
         following = asyncio.create_task(store.directory.follow(stop))
-        await asyncio.gather(*(_run_pool(store, pool, config, log, stop) for pool in pools))
+        await _serve_pools(store, pools, config, log, stop)
     finally:
         if following is not None:
             following.cancel()
@@ -58,6 +62,30 @@ async def _open(store: Store, named: tuple[str, ...], stop: asyncio.Event) -> li
             failures += 1
             await pause(failures, stop, random.random())
     return []
+
+
+async def _serve_pools(
+    store: Store, pools: list[str], config: SchedulerConfig, log: Logger, stop: asyncio.Event
+) -> None:  # fmt: skip
+    """Run a candidate for each pool, also for those that come into being meanwhile."""
+    running = {pool: asyncio.create_task(_run_pool(store, pool, config, log, stop)) for pool in pools}
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        while not stop.is_set():
+            done, _ = await asyncio.wait(
+                [stopping, *running.values()], timeout=NEW_POOLS_S, return_when=FIRST_COMPLETED
+            )
+            for task in done - {stopping}:
+                task.result()  # raises what ended it
+            for pool in sorted(store.directory.configuration.pools.keys() - running.keys()):
+                with contextlib.suppress(StoreUnavailable):
+                    await store.open_pool(pool)
+                    running[pool] = asyncio.create_task(_run_pool(store, pool, config, log, stop))
+        await asyncio.gather(*running.values())
+    finally:
+        for task in (stopping, *running.values()):
+            task.cancel()
+        await asyncio.gather(stopping, *running.values(), return_exceptions=True)
 
 
 async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logger, stop: asyncio.Event) -> None:

@@ -121,7 +121,7 @@ def _judge_budgets(plan: _Plan, state: PoolState, now_ms: int) -> None:
     if renews_at_ms is not None and renews_at_ms <= now_ms:
         plan.decisions.append(decisions.observe(ev.BudgetsRenewed(day=day_of(now_ms))))
         return
-    for tenant_id in sorted(state.exhausted - state.budgets.told)[:MOST_TIMERS]:
+    for tenant_id in sorted(state.exhausted - state.budgets.told.keys())[:MOST_TIMERS]:
         event = ev.TenantBudgetExhausted(
             tenant_id=tenant_id, day=day_of(now_ms), used_gpu_seconds=state.budgets.used_ms[tenant_id] // 1000,
             limit_gpu_seconds=state.tenant_rules[tenant_id].gpu_seconds_per_day or 0,

@@ -223,3 +223,12 @@ def _handles_sigterm(pid: int) -> bool:
         return True
     caught = next(line for line in status.read_text().splitlines() if line.startswith("SigCgt"))
     return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
+async def test_a_pool_that_comes_into_being_while_the_scheduler_runs_is_led(store: Store, store_url: str) -> None:
+    async with scheduler(store_url):
+        await leads(store)
+        await store.directory.open()
+        await store.open_pool("late")
+
+        assert await leads(store, pool="late")

@@ -1,7 +1,7 @@
 """The books of one pool: jobs, workers, timers, estimates and the policy, and the few moves that all folds share."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from contracts.events import Event, TenantRule
@@ -10,7 +10,17 @@ from contracts.positions import START
 from contracts.wire import Entry
 from services.scheduler.fold.budgets import Budgets
 from services.scheduler.fold.estimates import Estimates
-from services.scheduler.fold.facts import Charged, Ended, Leaves, Parked, Recharged, Settled, Tokens, Waits
+from services.scheduler.fold.facts import (
+    Charged,
+    Ended,
+    Leaves,
+    ModelsPaused,
+    Parked,
+    Recharged,
+    Settled,
+    Tokens,
+    Waits,
+)
 from services.scheduler.fold.limits import Limits
 from services.scheduler.fold.lines import NEVER_MS, JobClass, Waiting, key_of
 from services.scheduler.fold.placement import Place
@@ -43,8 +53,9 @@ class Books:
         self.budgets = Budgets()
         self.tenant_rules: dict[str, TenantRule] = {}  # as policy.applied named them
         self.budgeted: set[str] = set()  # tenants with a budget
-        self.paused_tenants: set[str] = set()
-        self.paused = False  # the pool
+        self.paused_ms: int | None = None  # since when the pool is paused
+        self.paused_tenants: dict[str, int] = {}  # and tenants and models
+        self.paused_models: dict[str, int] = {}
         self.stranded: dict[str, tuple[str, str, int, int]] = {}  # offer of a job that started elsewhere -> see strand
         self.holding: dict[str, int] = {}  # job that lies on a deck for its model -> until when it lies on no other
 
@@ -93,11 +104,28 @@ class Books:
             job.is_charged, job.charged_ms = False, 0
             self.policy.apply(Settled(job.id, device_ms))
 
-    def rule(self, tenant_id: str, rule: TenantRule) -> None:
+    @property
+    def paused(self) -> bool:
+        """Whether the pool is paused."""
+        return self.paused_ms is not None
+
+    def rule(self, tenant_id: str, rule: TenantRule, now_ms: int) -> None:
         """Take over what the configuration says of a tenant."""
         self.tenant_rules[tenant_id] = rule
-        _put(self.budgeted, tenant_id, rule.gpu_seconds_per_day is not None)
-        _put(self.paused_tenants, tenant_id, rule.paused)
+        (self.budgeted.discard if rule.gpu_seconds_per_day is None else self.budgeted.add)(tenant_id)
+        if rule.paused:
+            self.paused_tenants.setdefault(tenant_id, now_ms)
+        else:
+            self.paused_tenants.pop(tenant_id, None)
+
+    def pause(self, paused: bool, now_ms: int) -> None:
+        """Pause the pool, or resume it."""
+        self.paused_ms = (self.paused_ms or now_ms) if paused else None
+
+    def pause_models(self, models: Sequence[str], now_ms: int) -> None:
+        """Pause these models and no others."""
+        self.paused_models = {model: self.paused_models.get(model, now_ms) for model in models}
+        self.policy.apply(ModelsPaused(frozenset(models)))
 
     def judge(self, tenant_id: str) -> None:
         """Bring the policy in line with whether the tenant is paused, or its budget of the day is used."""
@@ -219,10 +247,6 @@ class Books:
         held.discard(job.id)
         if not held:
             self.on_worker.pop(worker_id, None)
-
-
-def _put(names: set[str], name: str, belongs: bool) -> None:
-    (names.add if belongs else names.discard)(name)
 
 
 def waiting_of(job: Job) -> Waiting | None:

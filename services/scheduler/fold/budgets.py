@@ -13,7 +13,7 @@ class Budgets:
 
     day: int = 0  # days since 1970; 0: nothing was charged yet
     used_ms: dict[str, int] = field(default_factory=dict)
-    told: set[str] = field(default_factory=set)  # whose exhaustion is in the log
+    told: dict[str, int] = field(default_factory=dict)  # whose exhaustion is in the log, and since when
 
     def charge(self, tenant_id: str, device_ms: int, now_ms: int) -> None:
         """Count device time, or give some back (negative)."""
@@ -37,11 +37,11 @@ class Budgets:
 
     def snapshot(self) -> list[object]:
         """Return everything."""
-        return [self.day, self.used_ms, sorted(self.told)]
+        return [self.day, self.used_ms, self.told]
 
-    def restore(self, day: int, used_ms: Mapping[str, int], told: list[str]) -> None:
+    def restore(self, day: int, used_ms: Mapping[str, int], told: Mapping[str, int]) -> None:
         """Take over a snapshot."""
-        self.day, self.used_ms, self.told = day, dict(used_ms), set(told)
+        self.day, self.used_ms, self.told = day, dict(used_ms), dict(told)
 
 
 def day_of(at_ms: int) -> str:

@@ -41,7 +41,9 @@ def dump(state: PoolState) -> bytes:
             "limits": state.limits.snapshot(),
             "budgets": state.budgets.snapshot(),
             "tenantRules": {name: rule.model_dump(exclude_none=True) for name, rule in state.tenant_rules.items()},
-            "paused": state.paused,
+            "pausedMs": state.paused_ms,
+            "pausedTenants": state.paused_tenants,
+            "pausedModels": state.paused_models,
             "stranded": state.stranded,
         },
         default=_plain,
@@ -78,8 +80,8 @@ def _load(raw: dict[str, Any]) -> PoolState:
     state.limits.restore(raw["limits"])
     state.budgets.restore(*raw["budgets"])
     for name, rule in raw["tenantRules"].items():
-        state.rule(name, TenantRule.model_validate(rule))
-    state.paused = raw["paused"]
+        state.rule(name, TenantRule.model_validate(rule), raw["pausedTenants"].get(name, 0))
+    state.paused_ms, state.paused_models = raw["pausedMs"], raw["pausedModels"]
     state.stranded = {
         offer_id: (job_id, worker_id, slot, size)
         for offer_id, (job_id, worker_id, slot, size) in raw["stranded"].items()

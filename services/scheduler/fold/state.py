@@ -62,7 +62,7 @@ class PoolState(Books):
 
     def paused_offers(self) -> Iterator[tuple[str, str, str, int]]:
         """Give the offers (job, offer, worker, slot) of what is paused."""
-        if not self.paused and not self.policy.boards.paused_models and not self.paused_tenants:
+        if not self.paused and not self.paused_models and not self.paused_tenants:
             return
         for worker in self.workers.values():
             for slot in worker.slots.values():

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 from contracts import events as ev
 from contracts.events import Event, SlotInfo
+from contracts.positions import entry_ms
 from contracts.wire import Entry
 from services.scheduler.fold.books import Books, Fold
 from services.scheduler.fold.budgets import number_of
-from services.scheduler.fold.facts import Knobbed, ModelsPaused, Ruled
+from services.scheduler.fold.facts import Knobbed, Ruled
 from services.scheduler.fold.records import Slot, Worker
 
 
@@ -54,19 +55,19 @@ def _deck_freed(books: Books, entry: Entry, event: Event) -> None:
 
 def _policy_applied(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.PolicyApplied)
-    books.policy_position = event.position
+    books.policy_position, now_ms = event.position, entry_ms(entry.position)
     for tenant_id, weight in event.weights.items():
         rule = (event.tenants or {}).get(tenant_id, ev.TenantRule())
         books.policy.apply(Ruled(tenant_id, round(weight * 1000), rule.tier, rule.concurrency, rule.user_concurrency))
     for tenant_id, rule in (event.tenants or {}).items():
-        books.rule(tenant_id, rule)
+        books.rule(tenant_id, rule, now_ms)
         books.judge(tenant_id)
     if event.policy is not None:
         books.policy.apply(Knobbed(event.policy))
     if event.paused is not None:
-        books.paused = event.paused
+        books.pause(event.paused, now_ms)
     if event.paused_models is not None:
-        books.policy.apply(ModelsPaused(frozenset(event.paused_models)))
+        books.pause_models(event.paused_models, now_ms)
     if event.resources is not None:
         books.limits.declare(event.resources)
 
@@ -83,7 +84,7 @@ def _limit_paused(books: Books, entry: Entry, event: Event) -> None:
 
 def _exhausted(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.TenantBudgetExhausted)
-    books.budgets.told.add(event.tenant_id)
+    books.budgets.told[event.tenant_id] = entry_ms(entry.position)
 
 
 def _renewed(books: Books, entry: Entry, event: Event) -> None:
