@@ -41,18 +41,19 @@ async def test_a_large_backlog_behind_a_limit_leaves_the_store_in_peace(store: S
     await define(store, rate=1, window_ms=1_000)
     log = Log(store)
     async with candidate(store_url) as leader, (await Worker(store, slots=4).register()).beating(0.5) as worker:
-        idle = await _commands_of_a_second(store)
-        await submit_many(store, 5_000, resources=ONE)
-        await until(lambda: leader.state.admitted >= 5_000)
         working = asyncio.create_task(_run_all(worker))
-        busy = await _commands_of_a_second(store)
-        await log.wait_for("job.completed", count=2)
+        await submit_many(store, 20, resources=ONE)
+        few = await _commands_of_two_seconds(store)
+        await submit_many(store, 2_000, resources=ONE)
+        await until(lambda: leader.state.admitted >= 2_020)
+        many = await _commands_of_two_seconds(store)
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
 
-        assert busy < idle + 100
+        assert many < few + 100
+        assert many < 400
         assert all(job.attempt <= 1 for job in leader.state.jobs.values())
-        assert len(log.of("job.assigned")) <= 4
+        await log.wait_for("job.completed", count=3)
 
 
 async def _run_all(worker: Worker) -> None:
@@ -107,9 +108,9 @@ async def test_a_paused_pool_offers_nothing_until_it_is_resumed(store: Store, st
         assert len(applied) <= 2
 
 
-async def _commands_of_a_second(store: Store) -> int:
-    """Count the commands the server runs in a second."""
+async def _commands_of_two_seconds(store: Store) -> int:
+    """Count the commands the server runs in two seconds, those inside its functions as well."""
     before = (await store.client.info("stats"))["total_commands_processed"]
-    await asyncio.sleep(1)  # the passing of time is what is measured
+    await asyncio.sleep(2)  # the passing of time is what is measured
     after = (await store.client.info("stats"))["total_commands_processed"]
     return int(after - before)
