@@ -99,6 +99,18 @@ class JobPolicy(Body):
     start_by_seconds: int | None = Field(default=None, ge=1, le=30 * DAY_S)
     execution_timeout_seconds: int | None = Field(default=None, ge=1, le=7 * DAY_S)
     max_attempts: int = Field(default=DEFAULT_MAX_ATTEMPTS, ge=1, le=MAX_ATTEMPTS)
+    max_queue_length: int | None = Field(default=None, ge=1, le=10_000_000)  # open jobs of the tenant in the pool
+
+
+class JobDedup(Body):
+    """One job at a time under this key: a later submission is answered with the job that holds it.
+
+    `in_flight`: until that job has ended; `ttl`: for `ttlSeconds`, however it ends.
+    """
+
+    key: Name
+    mode: Literal["in_flight", "ttl"] = "in_flight"
+    ttl_seconds: int = Field(default=60, ge=1, le=7 * DAY_S)
 
 
 class GenerationJobData(Body):
@@ -114,6 +126,7 @@ class GenerationJobData(Body):
     pool: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     policy: JobPolicy = JobPolicy()
     run_at: Instant | None = None
+    dedup: JobDedup | None = None
     metadata: Metadata = Field(default_factory=dict)
 
     @model_validator(mode="after")

@@ -106,6 +106,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "done_ms": "da",
     "error_code": "ec",
     "dead_lettered": "dl",
+    "dedup_hash": "dd",
 }
 _INTEGERS = frozenset(
     {"fence", "attempt", "run", "max_attempts", "timeout_ms", "created_ms", "body_bytes", "not_before_ms",
@@ -149,6 +150,7 @@ class JobState:
     done_ms: int | None = None
     error_code: str | None = None
     dead_lettered: str | None = None
+    dedup_hash: str | None = None
     offers: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     artifacts: tuple[ev.ArtifactRef, ...] = ()
     timings: ev.Timings = ev.Timings()
@@ -222,6 +224,8 @@ def _created(event: ev.JobCreated) -> Changes:
     }
     if event.webhook_events is not None:
         fields["hooked"] = "1"
+    if event.dedup_hash is not None:
+        fields["dedup_hash"] = event.dedup_hash
     if event.start_by_ms is not None:
         fields["start_by_at_ms"] = f"{NOW}+{event.start_by_ms}"
     return {FIELDS[name]: str(value) for name, value in fields.items()}

@@ -28,6 +28,7 @@ class JobCreated(Event):
     body_digest: str = ""  # salted SHA-256 of the body: proves what was asked, reveals nothing
     user_digest: str | None = None  # keyed digest of userId: the same user gets the same one
     key_hash: str | None = None  # of the Idempotency-Key
+    dedup_hash: str | None = None  # keyed digest of the dedup key that the job holds while it is in flight
     webhook_events: tuple[str, ...] | None = None  # what the job's own webhook subscribes to
     traceparent: str | None = None
 

@@ -39,10 +39,10 @@ class KeyClaims:
         args = [now_ms, per_minute, "1" if only_look else ""]
         return replies.submits(await self._call("take_submit", [keys.submits(tenant_id)], args))
 
-    async def done(self, tenant_id: str, key_hash: str, job_id: str, status: str) -> None:
-        """Record that the job was admitted, and the status last seen."""
-        await self._call("end_claim", [keys.claim(tenant_id, key_hash)], [job_id, status])
+    async def done(self, tenant_id: str, key_hash: str, job_id: str, status: str, *, same_as: str = "") -> None:
+        """Record that the job was admitted (or which job the claimed id stands for), and the status last seen."""
+        await self._call("end_claim", [keys.claim(tenant_id, key_hash)], [job_id, status, same_as])
 
     async def drop(self, tenant_id: str, key_hash: str, job_id: str) -> None:
         """Forget a pending claim whose id was refused and marked so."""
-        await self._call("end_claim", [keys.claim(tenant_id, key_hash)], [job_id, ""])
+        await self._call("end_claim", [keys.claim(tenant_id, key_hash)], [job_id, "", ""])

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+import orjson
+
 from contracts.errors import Corrupt
 from contracts.job import JobState, fold, from_hash
 from contracts.store import keys, replies
@@ -21,6 +23,18 @@ class Limits:
     pool_jobs: int = 1_000_000
     pool_bytes: int = 8 << 30
     submits_per_minute: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dedup:
+    """A key that one job of the tenant holds in its pool: while it is in flight, or for `ttl_ms`.
+
+    `keep_s`: for so long the id of a deduplicated submission stands for the other job; 0 when nobody will repeat it.
+    """
+
+    hash: str
+    ttl_ms: int = 0
+    keep_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +72,19 @@ class Jobs:
         limits: Limits,
         now_ms: int = 0,
         deadline_ms: int = 0,
+        dedup: Dedup | None = None,
     ) -> replies.Admission:
-        """Make a job durable, once for its id, and not later than `deadline_ms` of the server; see `admit.lua`."""
+        """Make a job durable, once for its id, and not later than `deadline_ms` of the server; see `admit.lua`.
+
+        Where another job holds the `dedup` key, nothing is written and that job is named.
+        """
         job_id = write.subject
         fixed = [keys.log(pool), keys.job(pool, job_id), keys.body(pool, job_id), keys.jobs(pool, tenant_id),
                  keys.usage(pool), keys.admitted(pool, job_id)]  # fmt: skip
         ring = KeyRing(pool, fixed)
         args = [now_ms, encode(write, ring), body, tenant_id,
-                limits.tenant_jobs, limits.tenant_bytes, limits.pool_jobs, limits.pool_bytes, deadline_ms]  # fmt: skip
+                limits.tenant_jobs, limits.tenant_bytes, limits.pool_jobs, limits.pool_bytes, deadline_ms,
+                "" if dedup is None else _dedup(dedup, tenant_id, ring)]  # fmt: skip
         return replies.admission(await self._call("admit", ring.keys, args))
 
     async def refuse(self, pool: str, job_id: str, ttl_s: int) -> replies.Reply:
@@ -105,6 +124,12 @@ class Jobs:
         """Return up to `limit` job ids of the tenant, newest first, older than `below`."""
         args = [below, limit, "1" if opened else "", "1" if closed else ""]
         return replies.texts(await self._call("page", [keys.jobs(pool, tenant_id)], args))
+
+
+def _dedup(dedup: Dedup, tenant_id: str, ring: KeyRing) -> bytes:
+    in_flight = ring.index(keys.dedup_in_flight(ring.pool, tenant_id))
+    for_a_time = ring.index(keys.dedup_for_a_time(ring.pool, tenant_id, dedup.hash))
+    return orjson.dumps({"i": in_flight, "t": for_a_time, "f": dedup.hash, "ttl": dedup.ttl_ms, "keep": dedup.keep_s})
 
 
 def _entry(item: list[object]) -> Entry:

@@ -35,6 +35,16 @@ def admitted(pool: str, job_id: str) -> str:
     return f"hr:{{{pool}}}:admitted:{job_id}"
 
 
+def dedup_in_flight(pool: str, tenant_id: str) -> str:
+    """Hash: dedup key (keyed digest) -> the job that holds it until it ends."""
+    return f"hr:{{{pool}}}:dedup:{tenant_id}"
+
+
+def dedup_for_a_time(pool: str, tenant_id: str, dedup_hash: str) -> str:
+    """String with TTL: the job that holds a dedup key for a time, however it ends."""
+    return f"hr:{{{pool}}}:dedup:{tenant_id}:{dedup_hash}"
+
+
 def usage(pool: str) -> str:
     """Hash: open jobs (`jobs`), their bytes (`bytes`, `b:<tenant>`); what admission reads."""
     return f"hr:{{{pool}}}:usage"

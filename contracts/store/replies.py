@@ -23,7 +23,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """`limit`, `used`: when REFUSED. `state`: '', `repeat`, `forgotten`, `refused-before`, `too-late`, `no-log`."""
+    """`limit`, `used`: when REFUSED. `same_as`: the job that holds the dedup key, when `state` is `same-as`.
+
+    Other states: '', `repeat`, `forgotten`, `refused-before`, `too-late`, `no-log`.
+    """
 
     word: Word
     position: str = ""
@@ -31,6 +34,7 @@ class Admission:
     state: str = ""
     limit: str = ""
     used: int = 0
+    same_as: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +119,13 @@ def reply(raw: object) -> Reply:
 
 def admission(raw: object) -> Admission:
     """Read the reply of `admit`."""
-    parts = [*texts(raw), "", "", ""]
+    parts = [*texts(raw), "", "", "", ""]
     word = Word(parts[0])
     if word is Word.REFUSED:
         return Admission(word, limit=parts[1], used=int(parts[2]))
     if word is Word.GONE:
         return Admission(word, state=parts[1])
-    return Admission(word, parts[1], int(parts[2] or 0), parts[3])
+    return Admission(word, parts[1], int(parts[2] or 0), parts[3], same_as=parts[4])
 
 
 def started(raw: object) -> Started:

@@ -134,6 +134,7 @@ def as_object(write: Write, ring: KeyRing) -> dict[str, Any]:
         out["gw"] = _worker_guard(write.worker_guard, ring)
     if write.closes_for is not None:
         out["close"] = ring.index(keys.jobs(pool, write.closes_for))
+        out["once"] = ring.index(keys.dedup_in_flight(pool, write.closes_for))
     if write.opens_for is not None:
         out["open"] = ring.index(keys.jobs(pool, write.opens_for))
     if write.worker_fields:

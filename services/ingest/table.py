@@ -63,7 +63,7 @@ def submit_routes(submit: SubmitHandler, batch: BatchHandler) -> tuple[Route, ..
             body=GenerationJobData, reply=schemas.Job, problems=_ADMISSION,
             replies=(
                 (201, "The job is durable."),
-                (200, "A repeat of an Idempotency-Key, or the job has ended while the caller waited."),
+                (200, "A repeat of an Idempotency-Key or a dedup key, or the job has ended while the caller waited."),
                 (202, "The job has not ended while the caller waited."),
             ),
             parameters=(

@@ -2,6 +2,7 @@
 --   j  subject            k  KEYS index of the job hash (absent: the events belong to no job)
 --   g  guards             ev list of {type, data, hooked 0/1, {field, value, ...}}
 --   close / open          KEYS index of the tenant's list: the run ended / a new run began
+--   once                  with close: KEYS index of the hash in which jobs in flight hold their dedup keys
 --   hset list of {KEYS index, field, value, ...}: of a worker; d<slot> is its deck, see deck_after
 --   add  list of {KEYS index, field, value, ...}: work entries
 --   del list of KEYS indexes to delete              ack {KEYS index, entry, ...}: work entries done with
@@ -152,11 +153,18 @@ local function change_worker(key, change)
   set_fields(key, fields, 0, {})
 end
 
+-- A job that has ended does not hold its dedup key any more; one that runs again does not take it back.
+local function let_go(key, held, id)
+  local field = held and redis.call('HGET', key, 'dd')
+  if field and redis.call('HGET', held, field) == id then redis.call('HDEL', held, field) end
+end
+
 local function commit(keys, log, usage, id, w)
   local p, n = append(keys, log, id, w)
   if w.close then
     count(usage, keys[w.k], -1)
     redis.call('ZADD', keys[w.close], 1, w.j)
+    let_go(keys[w.k], w.once and keys[w.once], w.j)
   elseif w.open then
     count(usage, keys[w.k], 1)
     redis.call('ZADD', keys[w.open], 0, w.j)

@@ -6,7 +6,7 @@ does not become a job later, unless the caller repeats it.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -31,26 +31,36 @@ DEADLINE_RATIO = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A draft with what decides about it."""
+    """A draft with what decides about it. `queue_limit`: the caller's own, where it is below the tenant's."""
 
     draft: Draft
     tenant_id: str
     limits: Limits
     key_hash: str | None = None
     fingerprint: str = ""
+    queue_limit: int | None = None
     refused: str | None = None  # why nothing new is admitted at the moment; a repeat of what exists still is
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The job a submission stands for. `is_repeat`: it existed before; `last_status`: it is forgotten by now."""
+    """The job a submission stands for. `last_status`: as it was last seen, for one that is forgotten by now.
+
+    `is_repeat`: it was made under the same Idempotency-Key; `is_duplicate`: it holds the same dedup key.
+    """
 
     job_id: str
     position: str = ""
     sequence: int = 0
     is_repeat: bool = False
     last_status: str | None = None
+    is_duplicate: bool = False
     submits: Submits | None = None  # what the tenant's rate leaves it; None without a rate
+
+    @property
+    def is_old(self) -> bool:
+        """Whether this submission made no job."""
+        return self.is_repeat or self.is_duplicate
 
 
 async def admit(context: Context, mint: Mint, submission: Submission) -> Admitted:
@@ -62,8 +72,8 @@ async def admit(context: Context, mint: Mint, submission: Submission) -> Admitte
         job_id = mint.job_id(context.pool(submission.draft.pool).code)
         answer = await _admit_once(context, submission, job_id)
         if answer.word is Word.APPLIED:
-            return Admitted(job_id, answer.position, answer.sequence, submits=submits)
-        raise refusal(answer)
+            return _admitted(answer, job_id, submits)
+        raise refusal(answer, submission.queue_limit)
     for _ in range(CLAIM_TRIES):
         admitted = await _admit_claimed(context, mint, submission, submission.key_hash)
         if admitted is not None:
@@ -91,16 +101,22 @@ async def _admit_claimed(context: Context, mint: Mint, submission: Submission, k
         return await _find_admitted(context, submission, key_hash, claim.job_id)
     answer = await _admit_once(context, submission, claim.job_id)
     if answer.word is Word.APPLIED:
-        await _mark_done(context, submission, key_hash, claim.job_id)
-        is_repeat = answer.state in ("repeat", "forgotten")
-        last_status = "queued" if is_repeat else None
-        return Admitted(claim.job_id, answer.position, answer.sequence, is_repeat, last_status, claim.submits)
+        await _mark_done(context, submission, key_hash, claim.job_id, answer.same_as)
+        return _admitted(answer, claim.job_id, claim.submits)
     if answer.state == "refused-before":
         await context.within(claims.drop(submission.tenant_id, key_hash, claim.job_id))
         return None
     if answer.word is Word.REFUSED and await _give_back(context, submission, key_hash, claim.job_id):
         return None
-    raise refusal(answer)
+    raise refusal(answer, submission.queue_limit)
+
+
+def _admitted(answer: Admission, job_id: str, submits: Submits | None) -> Admitted:
+    if answer.state == "same-as":
+        return Admitted(answer.same_as, is_duplicate=True, submits=submits)
+    is_repeat = answer.state in ("repeat", "forgotten")
+    last_status = "queued" if is_repeat else None
+    return Admitted(job_id, answer.position, answer.sequence, is_repeat, last_status, submits=submits)
 
 
 async def _take_submit(context: Context, submission: Submission) -> Submits | None:
@@ -128,13 +144,20 @@ async def _admit_once(context: Context, submission: Submission, job_id: str) -> 
     server_ms = context.readiness.server_ms()
     wait_ms = context.settings.ingest.store_timeout_s * 1000 * DEADLINE_RATIO
     deadline_ms = 0 if server_ms is None else server_ms + int(wait_ms)
+    dedup, limits = draft.dedup, submission.limits
+    if dedup is not None and submission.key_hash is not None:
+        # Under this key the claimed id stands for the job that is found, also when nobody hears of it now.
+        dedup = replace(dedup, keep_s=int(context.settings.retention.idempotency_s))
+    if submission.queue_limit is not None:
+        limits = replace(limits, tenant_jobs=submission.queue_limit)
     call = context.store.jobs.admit(
         draft.pool,
         draft.write(job_id),
         draft.body,
         submission.tenant_id,
-        submission.limits,
+        limits,
         deadline_ms=deadline_ms,
+        dedup=dedup,
     )
     return await context.within(call)
 
@@ -156,10 +179,12 @@ async def _give_back(context: Context, submission: Submission, key_hash: str, jo
         return False
 
 
-async def _mark_done(context: Context, submission: Submission, key_hash: str, job_id: str) -> None:
+async def _mark_done(context: Context, submission: Submission, key_hash: str, job_id: str, same_as: str) -> None:
     # The job is durable; a claim that stays pending only costs the next repeat one more call.
     try:
-        await context.within(context.store.claims.done(submission.tenant_id, key_hash, job_id, "queued"))
+        await context.within(
+            context.store.claims.done(submission.tenant_id, key_hash, job_id, "queued", same_as=same_as)
+        )
     except HeadraceError as error:
         log.warning("claim_not_marked", job_id=job_id, reason=str(error))
 

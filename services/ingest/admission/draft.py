@@ -11,8 +11,9 @@ from functools import lru_cache
 import orjson
 
 from contracts import events as ev
-from contracts.api import GenerationJobData
+from contracts.api import GenerationJobData, JobDedup
 from contracts.model_spec import ModelSpec, bucket_of, check_input, draw_seed
+from contracts.store.jobs import Dedup
 from contracts.store.write import Write
 from contracts.webhook_target import AllowPrivate, TargetFault, explain, judge_url
 from services.ingest.edge.problems import Fault, Problem
@@ -26,6 +27,7 @@ class Origin:
 
     tenant_id: str
     user_key: bytes
+    dedup_key: bytes
     seed_bits: int
     salt: str
     traceparent: str | None = None
@@ -41,6 +43,7 @@ class Draft:
     body: bytes
     pool: str
     run_at_ms: int | None
+    dedup: Dedup | None = None
 
     def write(self, job_id: str) -> Write:
         """Return the write that admits it under this id."""
@@ -68,6 +71,7 @@ def make_draft(data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: 
     if webhook_events is not None:
         spec |= {"webhookUrl": data.webhook_url, "webhookEvents": webhook_events}
     body = orjson.dumps(spec)
+    dedup = None if data.dedup is None else _dedup(data.dedup, origin)
     created = ev.JobCreated(
         tenant_id=origin.tenant_id,
         model=model.reference,
@@ -83,10 +87,18 @@ def make_draft(data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: 
         body_digest=hashlib.sha256(body).hexdigest(),  # salted by the salt inside the body
         user_digest=hashlib.blake2b(data.user_id.encode(), key=origin.user_key, digest_size=16).hexdigest(),
         key_hash=origin.key_hash,
+        dedup_hash=dedup.hash if dedup is not None and not dedup.ttl_ms else None,
         webhook_events=webhook_events,
         traceparent=origin.traceparent,
     )
-    return Draft(created, spec, body, pool, run_at_ms)
+    return Draft(created, spec, body, pool, run_at_ms, dedup)
+
+
+def _dedup(asked: JobDedup, origin: Origin) -> Dedup:
+    """Return what holds the key; a digest under a secret, because such keys tend to name people."""
+    text = f"{origin.tenant_id}\n{asked.key}".encode()
+    digest = hashlib.blake2b(text, key=origin.dedup_key, digest_size=16).hexdigest()
+    return Dedup(digest, asked.ttl_seconds * 1000 if asked.mode == "ttl" else 0)
 
 
 def check(data: GenerationJobData, model: ModelSpec | None, allow_private: AllowPrivate) -> ModelSpec:

@@ -42,8 +42,11 @@ def too_fast(per_minute: int, submits: Submits) -> Problem:
     )
 
 
-def refusal(answer: Admission) -> Problem:
-    """Return the problem for an admission that was not applied."""
+def refusal(answer: Admission, queue_limit: int | None = None) -> Problem:
+    """Return the problem for an admission that was not applied; `queue_limit`: the request's own."""
+    if answer.word is Word.REFUSED and answer.limit == "tenant_jobs" and queue_limit is not None:
+        detail = f"The tenant has {queue_limit} open jobs in this pool, and this one was to wait behind fewer"
+        return Problem("quota_exceeded", detail, extensions={POLICIES: ["maxQueueLength"]})
     if answer.word is Word.REFUSED and answer.limit in _POLICIES:
         code, policy, detail = _POLICIES[answer.limit]
         return Problem(code, detail, extensions={POLICIES: [policy]})

@@ -52,13 +52,15 @@ class BatchHandler:
         self, request: web.Request, envelope: Envelope, index: int, item: object, views: asyncio.Semaphore
     ) -> JsonObject:
         """Submit one item and say what became of it; raises nothing, so that the others are answered."""
-        answer: JsonObject = {"index": index, "status": 0, "job": None, "problem": None, "idempotentReplayed": False}
+        answer: JsonObject = {"index": index, "status": 0, "job": None, "problem": None}
+        answer |= {"idempotentReplayed": False, "deduplicated": False}
         try:
             submitted = await self._submissions.submit(envelope, validate(GenerationJobData, item))
-            is_repeat = submitted.admitted.is_repeat
+            admitted = submitted.admitted
+            answer |= {"idempotentReplayed": admitted.is_repeat, "deduplicated": admitted.is_duplicate}
             async with views:
                 job = await self._submissions.view(submitted)
-            return answer | {"status": 200 if is_repeat else 201, "job": job, "idempotentReplayed": is_repeat}
+            return answer | {"status": 200 if admitted.is_old else 201, "job": job}
         except Exception as error:
             request_id = request[REQUEST_ID]
             problem = below(as_problem(error, request_id), f"/jobs/{index}")

@@ -57,7 +57,9 @@ class Submissions:
         await context.capacity.check(draft.pool, draft.created.vram_bytes)
         seal = fingerprint(data) if envelope.key_hash is not None else ""
         refused = context.readiness.refuses_admission(draft.pool)
-        submission = Submission(draft, caller.tenant_id, self._limits(caller), envelope.key_hash, seal, refused)
+        limits, own = self._limits(caller), data.policy.max_queue_length
+        own = None if own is None or own >= limits.tenant_jobs else own
+        submission = Submission(draft, caller.tenant_id, limits, envelope.key_hash, seal, own, refused)
         started_s = perf_counter()
         try:
             admitted = await admit(context, self._mint, submission)
@@ -66,21 +68,21 @@ class Submissions:
                 context.metrics.count_refused(policy)
             raise
         context.metrics.append_seconds.observe(perf_counter() - started_s)
-        if not admitted.is_repeat:
+        if not admitted.is_old:
             context.metrics.count_created(caller.tier, draft.created.model, data.priority)
         return Submitted(envelope, draft, admitted)
 
     async def view(self, submitted: Submitted, *, latest: bool = False) -> JsonObject:
         """Show the job: a new one as it was admitted (unless `latest`), another as it is now.
 
-        What retention removed is known by its claim alone; that view says `expired`.
+        What retention removed is known by its claim or its dedup key alone; that view says `expired`.
         """
         envelope, admitted = submitted.envelope, submitted.admitted
-        shown = await self._reader.find(envelope.caller, admitted.job_id) if admitted.is_repeat or latest else None
+        shown = await self._reader.find(envelope.caller, admitted.job_id) if admitted.is_old or latest else None
         if shown is None:
-            return self._forgotten(admitted) if admitted.is_repeat else self._fresh(submitted)
+            return self._forgotten(admitted) if admitted.is_old else self._fresh(submitted)
         view = await self._reader.view(shown)
-        if admitted.is_repeat and envelope.key_hash is not None and view["status"] != admitted.last_status:
+        if admitted.is_old and envelope.key_hash is not None and view["status"] != admitted.last_status:
             await self._reader.remember(envelope.caller, envelope.key_hash, admitted.job_id, view["status"])
         return view
 
@@ -99,6 +101,7 @@ class Submissions:
         origin = Origin(
             tenant_id=envelope.caller.tenant_id,
             user_key=context.secret("users"),
+            dedup_key=context.secret("dedup"),
             seed_bits=self._mint.seed_bits(),
             salt=self._mint.salt(),
             traceparent=envelope.traceparent if _TRACEPARENT.fullmatch(envelope.traceparent) else None,

@@ -41,7 +41,7 @@ class SubmitHandler:
         if wait_s is not None:
             return await self._answer_when_ended(submitted, wait_s)
         view = await self._submissions.view(submitted)
-        return _answer(view, 200 if submitted.admitted.is_repeat else 201, self._told(submitted))
+        return _answer(view, 200 if submitted.admitted.is_old else 201, self._told(submitted))
 
     async def _answer_when_ended(self, submitted: Submitted, wait_s: int) -> web.Response:
         has_ended = await self._watch.wait(submitted.draft.pool, submitted.admitted.job_id, wait_s)
@@ -53,7 +53,8 @@ class SubmitHandler:
         admitted, tenants = submitted.admitted, self._context.store.directory.configuration.tenants
         tenant = tenants.get(submitted.envelope.caller.tenant_id)
         fields = rate_headers(tenant.limits, admitted.submits) if tenant is not None else {}
-        return fields | ({"Idempotent-Replayed": "true"} if admitted.is_repeat else {})
+        fields |= {"Idempotent-Replayed": "true"} if admitted.is_repeat else {}
+        return fields | ({"Deduplicated": "true"} if admitted.is_duplicate else {})
 
 
 def read_envelope(request: web.Request, caller: Caller) -> Envelope:

@@ -191,6 +191,7 @@ class BatchItem(Shape):
     job: Job | ForgottenJob | None
     problem: ProblemDocument | None
     idempotent_replayed: bool
+    deduplicated: bool
 
 
 class BatchReply(Shape):
