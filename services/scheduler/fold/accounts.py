@@ -86,8 +86,8 @@ class Tenant(Account):
         self.spots: dict[Domain, tuple[int, str]] = {}
         self.users: dict[str, Account] = {}
         self.horizon = Horizon()  # of the users
-        self.idle_users: list[tuple[int, str]] = []
-        self.skips: dict[int, int] = {}  # job that waits -> own service in ms that overtook it
+        self.idle_users: list[tuple[int, str]] | None = None  # with nothing but a debt; most tenants never have any
+        self.skips: dict[int, int] | None = None  # job that waits -> own service in ms that overtook it
 
     def entry(self) -> tuple[int, str]:
         """Return what stands for the tenant on a board."""
@@ -115,7 +115,13 @@ class Tenant(Account):
         if user.v <= self.horizon.now(self.users):
             self._drop(user)
         else:
-            heappush(self.idle_users, (user.v, user.id))
+            self.note_idle(user)
+
+    def note_idle(self, user: Account) -> None:
+        """Remember that the user has nothing but a debt."""
+        if self.idle_users is None:
+            self.idle_users = []
+        heappush(self.idle_users, (user.v, user.id))
 
     def forgive_users(self) -> None:
         """Drop the users whose debt is overtaken."""

@@ -54,7 +54,10 @@ class Shelf:
 
     def lane(self, band: int) -> Lane | None:
         """Return the lane of this band."""
-        return next((lane for lane in self.lanes if lane.band == band), None)
+        for lane in self.lanes:
+            if lane.band == band:
+                return lane
+        return None
 
 
 class Kind:
@@ -178,20 +181,28 @@ class Boards:
     # -- entries --------------------------------------------------------------------------------------------------
 
     def note(self, tenant: Tenant, shelf: Shelf) -> None:
-        """Show the tenant on the boards of the class and its domain with its present virtual time."""
-        entry, tier = tenant.entry(), tenant.rule.tier
-        if shelf.noted is not entry:
-            shelf.noted = entry
-            heappush(shelf.board.heaps[tier], entry)
+        """See to it that the tenant is found on the boards of the class and its domain.
+
+        An entry below its virtual time is good enough: it is renewed when it comes to the top.
+        """
+        noted, tier, v = shelf.noted, tenant.rule.tier, tenant.v
+        if noted is None or noted[0] > v:
+            shelf.noted = tenant.entry()
+            heappush(shelf.board.heaps[tier], shelf.noted)
         domain = shelf.board.domain
-        if tenant.spots.get(domain) is not entry:
-            tenant.spots[domain] = entry
-            heappush(domain.heaps[tier], entry)
+        noted = tenant.spots.get(domain)
+        if noted is None or noted[0] > v:
+            tenant.spots[domain] = tenant.entry()
+            heappush(domain.heaps[tier], tenant.entry())
 
     def note_all(self, tenant: Tenant) -> None:
-        """Renew all entries of a tenant; needed when its virtual time falls, or when it may be served again."""
+        """Do so for all it waits for; needed when its virtual time falls, or when it may be served again."""
+        v, domain = tenant.v, None
         for shelf in tenant.shelves.values():
-            self.note(tenant, shelf)
+            noted = shelf.noted
+            if noted is None or noted[0] > v or shelf.board.domain is not domain:
+                domain = shelf.board.domain
+                self.note(tenant, shelf)
 
     def leave(self, tenant: Tenant) -> None:
         """Let no entry of the tenant count any more; it goes to the boards of another tier."""
@@ -272,9 +283,10 @@ def may_run(tenant: Tenant) -> bool:
 
 def has_job(tenant: Tenant, domain: Domain, view: View) -> bool:
     """Whether the tenant has a job of the domain that may be offered."""
-    return may_run(tenant) and any(
-        lane.fair(tenant.users, tenant.rule.user_cap, view) is not None
-        for shelf in tenant.shelves.values()
-        if shelf.board.domain is domain
-        for lane in shelf.lanes
-    )
+    if may_run(tenant):
+        for shelf in tenant.shelves.values():
+            if shelf.board.domain is domain:
+                for lane in shelf.lanes:
+                    if lane.fair(tenant.users, tenant.rule.user_cap, view) is not None:
+                        return True
+    return False

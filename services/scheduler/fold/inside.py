@@ -33,23 +33,37 @@ def survey(tenant: Tenant, domains: Collection[Domain], view: View) -> dict[int,
             best = lane.fair(users, user_cap, view)
             if best is None:
                 continue
-            oldest = lane.oldest(view)
-            if oldest is None or users[oldest.user].in_flight >= user_cap:
-                oldest = best[1]
+            oldest = best[1]
+            if lane.queues is not None:
+                first = lane.oldest(view)
+                oldest = oldest if first is None or users[first.user].in_flight >= user_cap else first
             heads = found.get(lane.band)
             if heads is None:
                 found[lane.band] = Heads(best[0], best[1], oldest)
                 continue
-            if best < (heads.user_v, heads.fair):
+            if best[0] < heads.user_v or (best[0] == heads.user_v and best[1] < heads.fair):
                 heads.user_v, heads.fair = best
-            heads.oldest = min(heads.oldest, oldest)
+            if oldest < heads.oldest:
+                heads.oldest = oldest
     return found
+
+
+def only_band(tenant: Tenant, shelf: Shelf, bypass_ms: int) -> int | None:
+    """Return the band of all the tenant's jobs if nothing of it is due, so that any job of it may go first."""
+    band = shelf.lanes[0].band
+    if tenant.skips and max(tenant.skips.values()) > bypass_ms:
+        return None
+    for other in tenant.shelves.values():
+        for lane in other.lanes:
+            if lane.band != band:
+                return None
+    return band
 
 
 def fair_job(tenant: Tenant, found: dict[int, Heads], bypass_ms: int) -> tuple[Waiting, bool]:
     """Return the tenant's fair job, and whether nothing of its own may overtake it any more."""
-    skips, first = tenant.skips, min(found)
-    if skips:
+    skips, first = tenant.skips or {}, min(found)
+    if skips and len(found) > 1:
         for band in sorted(found):
             oldest = found[band].oldest
             if band > first and skips.get(oldest.key, 0) > 2 * bypass_ms:
@@ -69,4 +83,6 @@ def pass_over(tenant: Tenant, found: dict[int, Heads], job: Waiting, est_ms: int
     for band, heads in found.items():
         passed = heads.fair if band == job.band else heads.oldest
         if band >= job.band and passed is not job:
+            if tenant.skips is None:
+                tenant.skips = {}
             tenant.skips[passed.key] = tenant.skips.get(passed.key, 0) + est_ms

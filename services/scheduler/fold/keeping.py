@@ -62,7 +62,7 @@ def _accounts(ledger: Ledger, tenant_id: str, user: str) -> Iterator[Account]:
 
 def _dump_tenant(tenant: Tenant) -> list[object]:
     users = {user.id: user.v for user in tenant.users.values()}
-    skips = sorted(tenant.skips.items())
+    skips = sorted((tenant.skips or {}).items())
     return [tenant.v, tenant.horizon.virtual, tenant.horizon.ahead, users, skips]
 
 
@@ -70,4 +70,4 @@ def _load_tenant(tenant: Tenant, row: Sequence[Any]) -> None:
     tenant.v, tenant.horizon.virtual, tenant.horizon.ahead, users, skips = row
     for user_id, v in users.items():
         tenant.users[user_id] = Account(user_id, v)
-    tenant.skips = {int(key): ms for key, ms in skips}
+    tenant.skips = {int(key): ms for key, ms in skips} or None

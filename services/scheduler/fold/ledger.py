@@ -167,7 +167,7 @@ class Ledger:
                 heappush(self._idle, (tenant.v, tenant.id))
             for user in tenant.users.values():
                 if user.rests:
-                    heappush(tenant.idle_users, (user.v, user.id))
+                    tenant.note_idle(user)
 
     def forgive_all(self) -> None:
         """The pool is empty: debts are forgiven, since nobody is left to be owed anything."""

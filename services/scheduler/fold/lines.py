@@ -109,16 +109,15 @@ class Lane:
         self.band, self.user, self.count = band, user, 0
         self.heap: list[Waiting] = []
         self.queues: dict[str, Queue] | None = None
-        self.board: list[tuple[int, int, str]] = []
+        self.board: list[tuple[int, int, str]] | None = None
 
     def add(self, job: Waiting, users: Mapping[str, Account], view: View) -> None:
         """Put a job into the lane."""
         if self.queues is None and job.user != self.user and self.count:
             self._split(users, view)
         if not self.count:
-            self.user, self.queues = job.user, None
+            self.user, self.queues, self.board = job.user, None, None
             self.heap.clear()
-            self.board.clear()
         heappush(self.heap, job)
         self.count += 1
         if self.queues is not None:
@@ -144,7 +143,11 @@ class Lane:
     def fair(self, users: Mapping[str, Account], user_cap: int, view: View) -> tuple[int, Waiting] | None:
         """Return the oldest job of the user who was charged least, with that charge; users at their cap have none."""
         if self.queues is None:
-            job = view.head(self.heap)
+            job = self.heap[0] if self.heap else None
+            if job is None or view.live.get(job.job_id) is not job or job.job_id in view.taken:
+                job = view.head(self.heap)
+            elif job.expires_at_ms <= view.now_ms:
+                job = view.head(self.heap)
             user = users[self.user]
             return None if job is None or user.in_flight >= user_cap else (user.v, job)
         return self._fair_of_many(users, user_cap, view)
@@ -153,12 +156,15 @@ class Lane:
         """Renew the user's place on the board; needed when it falls."""
         queue = None if self.queues is None else self.queues.get(user.id)
         job = None if queue is None else view.head(queue.heap)
-        if queue is not None and job is not None and (queue.noted is None or queue.noted[:2] != (user.v, job.key)):
+        if queue is None or job is None or self.board is None:
+            return
+        if queue.noted is None or queue.noted[:2] > (user.v, job.key):
             queue.noted = (user.v, job.key, user.id)
             heappush(self.board, queue.noted)
 
     def _fair_of_many(self, users: Mapping[str, Account], user_cap: int, view: View) -> tuple[int, Waiting] | None:
         assert self.queues is not None
+        assert self.board is not None
         while self.board:
             entry = self.board[0]
             queue = self.queues.get(entry[2])

@@ -135,8 +135,8 @@ class BlfqPolicy:
         user = tenant.user(job.user)
         if lift and not user.waiting:
             user.v = max(user.v, tenant.horizon.now(tenant.users))
-        for account in (tenant, user):
-            account.waiting += 1
+        tenant.waiting += 1
+        user.waiting += 1
         self._live[job.job_id] = job
         self._pressing += job.band <= PRESSING
         shelf = self._shelf(tenant, job)
@@ -147,9 +147,10 @@ class BlfqPolicy:
             shelf.lanes.append(lane)
         lane.add(job, tenant.users, self._view)
         self._note_deadline(tenant, job)
-        self._review(tenant, lift=lift)
         if tenant.eligible:
             self.boards.note(tenant, shelf)
+        else:
+            self._review(tenant, lift=lift)
 
     def _remove(self, job_id: str) -> None:
         job = self._live.pop(job_id)
@@ -158,7 +159,9 @@ class BlfqPolicy:
         for account in (tenant, user):
             account.waiting -= 1
         self._pressing -= job.band <= PRESSING
-        tenant.skips.pop(job.key, None)
+        if tenant.skips is not None:
+            tenant.skips.pop(job.key, None)
+            tenant.skips = tenant.skips or None
         lane = shelf.lane(job.band)
         assert lane is not None
         lane.remove(job, self._view)

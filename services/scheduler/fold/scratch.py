@@ -38,7 +38,7 @@ class _Before:
     user: Account
     tier_rho: list[int]
     charged: int
-    skips: dict[int, int]
+    skips: dict[int, int] | None
     values: tuple[int, int, int, int]
     mark: tuple[int, str]
 
@@ -103,7 +103,7 @@ class Scratch:
         ledger = self.ledger
         self._undo.append(
             _Before(
-                tenant, user, [tier.rho for tier in ledger.tiers], ledger.charged, dict(tenant.skips),
+                tenant, user, [tier.rho for tier in ledger.tiers], ledger.charged, tenant.skips and dict(tenant.skips),
                 (tenant.v, tenant.in_flight, user.v, user.in_flight), tenant.mark,
             )
         )  # fmt: skip

@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 from services.scheduler.fold.accounts import Tenant
 from services.scheduler.fold.boards import ClassBoard, Shelf
 from services.scheduler.fold.choices import Choice
-from services.scheduler.fold.inside import best_on, fair_job, survey
+from services.scheduler.fold.inside import best_on, fair_job, only_band, survey
 from services.scheduler.fold.lines import Waiting
 from services.scheduler.fold.placement import Place
 from services.scheduler.fold.scratch import Fair, Scratch
@@ -59,6 +59,9 @@ def _first_in(scratch: Scratch, fair: Fair, board: ClassBoard, tier: int, most_v
 
 def _candidate(scratch: Scratch, fair: Fair, tenant: Tenant, shelf: Shelf) -> tuple[int, Waiting] | None:
     """Return the tenant's best job of the class, if its own fair job lets it go first."""
+    band = only_band(tenant, shelf, scratch.knobs.bypass_ms)
+    if band is not None:
+        return best_on(tenant, shelf, band, scratch.view)
     found = fair.found if tenant is fair.anchor else survey(tenant, fair.domains, scratch.view)
     if not found:
         return None
