@@ -20,7 +20,7 @@ from services.ingest.patience import Patience
 PATIENCE_S = 0.25  # and the tick of the one timer for all of them: 0.3 s in all
 SILENCE_S = 1.0
 LINGER_S = 0.01  # for questions to gather while a batch is on its way
-MOST_TOGETHER = 32
+MOST_TOGETHER = 16
 BLOCK_MS = 1_000
 IDLE_S = 10.0  # without a question, before the reader stops
 

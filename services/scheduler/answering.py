@@ -23,7 +23,7 @@ log: Logger = structlog.get_logger(service="scheduler")
 BLOCK_MS = 1_000
 READ_COUNT = 64
 MOST_WAITING = 64  # batches; the oldest go first, since their askers give up first
-MOST_AT_ONCE = 32  # questions between two turns; a batch that was begun is finished
+MOST_AT_ONCE = 16  # questions between two turns; a batch that was begun is finished
 LONGEST_WAIT_MS = 400  # longer ago nobody waits for the answer
 
 

@@ -11,9 +11,8 @@ from math import ceil
 from contracts.job import WAITING
 from contracts.questions import Backlog
 from services.scheduler.explain.facts import Facts
-from services.scheduler.explain.line import MOST_COUNTED
+from services.scheduler.explain.line import sampled
 from services.scheduler.explain.moment import Moment
-from services.scheduler.fold.accounts import Tenant
 
 LOOK_EVERY_MS = 500
 _LOOKED_AT = 4  # first entries of a line; those that count no more are left there for a while
@@ -32,10 +31,8 @@ class Oldest:
         policy, jobs = moment.state.policy, moment.state.jobs
         decks = (seat.place.slot.deck_offers.values() for seat in moment.seats.all if self._on_decks)
         found = {job_id for deck in decks for job_id in deck}
-        tenants = [tenant for tenant in policy.ledger.tenants.values() if tenant.waiting]
-        step = max(1, len(tenants) // MOST_COUNTED)
         self._turn += 1
-        for tenant in tenants[self._turn % step :: step]:
+        for tenant in sampled(policy.ledger.tenants, self._turn)[0]:
             for lane in (lane for shelf in tenant.shelves.values() for lane in shelf.lanes):
                 found.update(job.job_id for job in lane.heap[:_LOOKED_AT] if policy.waiting(job.job_id) is job)
         waiting = (jobs[each] for each in (*found, self._job_id) if each in jobs and jobs[each].status in WAITING)
@@ -81,29 +78,24 @@ def backlog(
     running = sum(not seat.place.is_idle for seat in moment.seats.all)
     wanted = min(ceil((work_ms + running_ms) / max(1, target_ms)), useful + running)
     desired = max(len(busy), ceil(wanted / each), 1 if jobs else 0)
-    return Backlog(round(jobs), round(work_ms), oldest_ms, desired, dict(idle_ms))
+    return Backlog(jobs, work_ms, oldest_ms, desired, dict(idle_ms))
 
 
-def _work(moment: Moment) -> tuple[float, float, int]:
+def _work(moment: Moment) -> tuple[int, int, int]:
     """Return jobs, their device ms, and how many could run at once."""
-    tenants = [tenant for tenant in moment.state.policy.ledger.tenants.values() if tenant.waiting and not tenant.parked]
-    step = max(1, len(tenants) // MOST_COUNTED)
-    jobs, work_ms, useful = 0.0, 0.0, 0.0
-    for tenant in tenants[::step]:
-        count, ms = _of_tenant(moment, tenant)
-        jobs, work_ms = jobs + count * step, work_ms + ms * step
-        useful += min(count, max(0, tenant.rule.cap - tenant.in_flight)) * step
-    return jobs, work_ms, round(useful)
-
-
-def _of_tenant(moment: Moment, tenant: Tenant) -> tuple[int, int]:
-    state, jobs, work_ms = moment.state, 0, 0
-    for shelf in tenant.shelves.values():
-        job_class = shelf.board.job_class
-        closed = any(state.policy.tokens.get(name, 0) < units for name, units in job_class.resources)
-        if closed or state.policy.boards.is_paused(job_class.model):
-            continue
-        count = sum(lane.count for lane in shelf.lanes)
-        jobs += count
-        work_ms += count * state.estimates.run_ms(job_class.model, job_class.bucket)
-    return jobs, work_ms
+    policy, run_ms = moment.state.policy, moment.state.estimates.run_ms
+    jobs = work_ms = 0
+    for domain in policy.boards.all_domains():
+        for board in domain.classes if domain.is_open(policy.tokens) else ():
+            jobs += board.count
+            work_ms += board.count * run_ms(board.job_class.model, board.job_class.bucket)
+    for tenant_id in policy.ledger.parked:
+        parked = policy.ledger.tenants.get(tenant_id)
+        for shelf in parked.shelves.values() if parked is not None else ():
+            if shelf.board.domain.is_open(policy.tokens) and not shelf.board.domain.paused:
+                count = sum(lane.count for lane in shelf.lanes)
+                jobs -= count
+                work_ms -= count * run_ms(shelf.board.job_class.model, shelf.board.job_class.bucket)
+    sample, step = sampled(policy.ledger.tenants, 0)
+    useful = sum(min(tenant.waiting, max(0, tenant.rule.cap - tenant.in_flight)) for tenant in sample)
+    return jobs, work_ms, min(jobs, useful * step)

@@ -13,7 +13,8 @@ from services.scheduler.fold.accounts import TIERS, Tenant
 from services.scheduler.fold.ledger import SCALE
 from services.scheduler.fold.lines import JobClass, Lane, Waiting
 
-MOST_COUNTED = 2_000  # jobs of one line, and tenants of the pool
+MOST_COUNTED = 2_000  # jobs of one line
+MOST_TENANTS = 256  # twice as many are still looked at one by one
 
 
 @dataclass(slots=True)
@@ -58,9 +59,15 @@ Live = Callable[[str], Waiting | None]
 
 def rivals_of(tenants: Mapping[str, Tenant], meets: Meets) -> list[Rival]:
     """Return who else waits; of very many tenants a sample that stands for all."""
-    waiting = [tenant for tenant in tenants.values() if tenant.waiting and not tenant.parked]
-    step = max(1, len(waiting) // MOST_COUNTED)
-    return [_rival(tenant, meets, step) for tenant in waiting[::step]]
+    sample, step = sampled(tenants, 0)
+    return [_rival(tenant, meets, step) for tenant in sample if tenant.waiting and not tenant.parked]
+
+
+def sampled(tenants: Mapping[str, Tenant], first: int) -> tuple[list[Tenant], int]:
+    """Return some of the tenants, and for how many each of them stands; `first` chooses which."""
+    everybody = list(tenants.values())
+    step = max(1, len(everybody) // MOST_TENANTS)
+    return everybody[first % step :: step], step
 
 
 def own_before(tenant: Tenant, user_id: str, band: int, key: int, live: Live, meets: Meets) -> tuple[Work, Work]:

@@ -1,5 +1,7 @@
 """The pool at one moment, as far as questions need it; made anew when the moment is over. Pure."""
 
+from functools import cache
+
 from services.scheduler.explain.line import Meets, Rival, rivals_of
 from services.scheduler.explain.seats import Seats, share
 from services.scheduler.fold.lines import JobClass
@@ -33,6 +35,7 @@ class Moment:
         policy, run_ms = self.state.policy, self.state.estimates.run_ms
         same = {name for name, _ in resources}
 
+        @cache
         def of(job_class: JobClass) -> tuple[float, int]:
             closed = (name for name, units in job_class.resources if policy.tokens.get(name, 0) < units)
             if policy.boards.is_paused(job_class.model) or any(name not in same for name in closed):
