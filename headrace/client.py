@@ -21,6 +21,7 @@ JsonObject = dict[str, Any]
 REQUEST_TIMEOUT_S = 30.0
 RETRY_LIMIT_S = 10.0
 TRIES = 4
+MOST_IDS = 1_000  # of one request
 FIRST_POLL_S = 0.1
 LONGEST_POLL_S = 1.0
 TERMINAL = frozenset({"completed", "failed", "cancelled", "expired"})
@@ -96,13 +97,42 @@ class Client:
         key = idempotency_key or secrets.token_urlsafe(18)
         return await self._patiently("POST", "/v1/jobs", json=job, headers={"Idempotency-Key": f'"{key}"'})
 
+    async def submit_batch(self, requests: Sequence[list[object]], idempotency_key: str | None) -> list[JsonObject]:
+        """Submit many jobs in several requests; returns what became of each, by its place in all of them."""
+        key = idempotency_key or secrets.token_urlsafe(18)
+        items: list[JsonObject] = []
+        for number, jobs in enumerate(requests):
+            headers = {"Idempotency-Key": f'"{key}.{number}"'}
+            answer = await self._patiently("POST", "/v1/jobs/batch", json={"jobs": jobs}, headers=headers)
+            first = len(items)
+            items += [item | {"index": first + int(item["index"])} for item in answer.body["data"]]
+        return items
+
+    async def cancel_jobs(self, question: JsonObject) -> JsonObject:
+        """Cancel many jobs, or count them; page by page to the end. Returns the operation with all its counts."""
+        ids = question.get("ids")
+        if ids is not None and len(ids) > MOST_IDS:
+            halves = [await self.cancel_jobs(question | {"ids": part}) for part in (ids[:MOST_IDS], ids[MOST_IDS:])]
+            return _together(*halves)
+        operation = (await self._patiently("POST", "/v1/jobs/cancel", json=question)).body
+        while operation["hasMore"]:
+            more = question | {"cursor": operation["nextCursor"]}
+            operation = _together(operation, (await self._patiently("POST", "/v1/jobs/cancel", json=more)).body)
+        return operation
+
     async def post(self, path: str, json: JsonObject | None = None) -> Answer:
         """Write, once."""
         return await self._once("POST", path, json=json)
 
-    async def patch(self, path: str, json: JsonObject, params: Sequence[tuple[str, str]] | None = None) -> Answer:
+    async def patch(
+        self,
+        path: str,
+        json: JsonObject,
+        params: Sequence[tuple[str, str]] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Answer:
         """Change, once."""
-        return await self._once("PATCH", path, json=json, params=params)
+        return await self._once("PATCH", path, json=json, params=params, headers=headers)
 
     async def delete(self, path: str) -> Answer:
         """Remove, once."""
@@ -191,6 +221,13 @@ def _differs(job: JsonObject, before: JsonObject) -> bool:
     """Whether there is something new to show: an event, or another place in the queue (its ETA alone is none)."""
     seen = [(each.get("sequence"), (each.get("queue") or {}).get("position")) for each in (job, before)]
     return not before or seen[0] != seen[1]
+
+
+def _together(first: JsonObject, then: JsonObject) -> JsonObject:
+    """Add up the counts of two calls of one operation."""
+    counts = {name: first[name] + then[name] for name in ("matched", "cancelled", "requested", "skipped", "failed")}
+    lists = {"sample": (first["sample"] + then["sample"])[:10], "failures": first["failures"] + then["failures"]}
+    return then | counts | lists
 
 
 async def _problem(response: aiohttp.ClientResponse) -> Problem:

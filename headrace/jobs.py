@@ -1,4 +1,4 @@
-"""`headrace jobs`: submit, get, list, watch, explain, cancel."""
+"""`headrace jobs`: submit, get, list, watch, explain; `many_jobs` adds batch, update and cancel."""
 
 import getpass
 import json
@@ -10,7 +10,9 @@ import typer
 from headrace.client import Answer, Client, JsonObject
 from headrace.command import KeyFile, Output, Url, call, path_segment
 from headrace.exits import Exit
+from headrace.many_jobs import batch, cancel, update
 from headrace.output import Format, note, show_list, show_one
+from headrace.strict_json import read_json
 from headrace.waiting import explanation_rows, queue_text
 
 app = typer.Typer(no_args_is_help=True, help="Submit jobs and follow them.")
@@ -32,7 +34,6 @@ _FIELDS = (
 )
 _DEFAULT_MODEL = "scenes"
 _WATCH_LIMIT_S = 3600.0
-_LONGEST_WHOLE = 20  # digits of a 64-bit number with its sign
 
 
 @app.command()
@@ -119,11 +120,9 @@ def watch(
     _follow(path_segment(job_id), timeout_s, output, url, key_file)
 
 
-@app.command()
-def cancel(job_id: JobId, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
-    """Ask for the end of a job; at once when it waits, at its next step when it runs."""
-    answer = call(lambda client: client.post(f"/v1/jobs/{path_segment(job_id)}/cancel"), url, key_file, output)
-    _show(answer.body, output)
+app.command()(batch)
+app.command()(update)
+app.command()(cancel)
 
 
 def _follow(job_id: str, limit_s: float, form: Format, url: str | None, key_file: Path | None) -> None:
@@ -174,27 +173,11 @@ def _parse_pair(pair: str) -> tuple[str, object]:
     if not separator or not name:
         raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--input")
     try:
-        return name, _read_json(value)
+        return name, read_json(value)
     except json.JSONDecodeError:
         return name, value
     except ValueError as fault:
         raise typer.BadParameter(str(fault), param_hint="--input") from fault
-
-
-def _read_json(text: str | bytes) -> object:
-    """Read JSON as the server does; a number that would come out as another one is an error."""
-    return json.loads(text, parse_int=_whole, parse_constant=_no_number)
-
-
-def _whole(text: str) -> int:
-    number = int(text) if len(text) <= _LONGEST_WHOLE else 1 << 63
-    if not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f"{text[:_LONGEST_WHOLE]} does not fit into 64 bits")
-    return number
-
-
-def _no_number(text: str) -> object:
-    raise json.JSONDecodeError("is not JSON", text, 0)
 
 
 def _read_body(path: Path | None) -> JsonObject:
@@ -202,7 +185,7 @@ def _read_body(path: Path | None) -> JsonObject:
         return {}
     try:
         text = typer.get_binary_stream("stdin").read() if str(path) == "-" else path.read_bytes()
-        found = _read_json(text)
+        found = read_json(text)
     except (OSError, ValueError) as fault:
         raise typer.BadParameter(str(fault), param_hint="--body") from fault
     if not isinstance(found, dict):

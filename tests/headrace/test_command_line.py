@@ -229,3 +229,34 @@ def test_no_part_of_a_help_text_is_taken_for_markup() -> None:
 
     assert len(texts) > 50
     assert [(words, text) for words, text in texts if Text.from_markup(text).plain != text] == []
+
+
+def test_many_jobs_are_submitted_changed_and_cancelled(up: Up, tmp_path: Path) -> None:
+    body = {"userId": "u_batch", "model": "slow", "prompt": "x", "input": {"steps": 1000}}
+    lines = [json.dumps(body | {"metadata": {"n": str(n)}}) for n in range(3)]
+    (tmp_path / "jobs.ndjson").write_text("\n".join([*lines, '{"userId":"u_batch","model":"none","prompt":"x"}']))
+    words = ("jobs", "batch", str(tmp_path / "jobs.ndjson"), "--idempotency-key", "file-1")
+
+    made = headrace(up, *words, "-o", "json")
+    again = headrace(up, *words)
+
+    assert made.exit_code == again.exit_code == 1
+    assert [item["status"] for item in made.json["data"]] == [201, 201, 201, 422]
+    ids = [item["job"]["id"] for item in made.json["data"][:3]]
+    assert all(job_id in again.out for job_id in ids)
+    assert "1 of 4 were refused" in again.err
+    assert "/jobs/3/model" in again.out
+
+    changed = headrace(up, "jobs", "update", ids[2], "--priority", "high", "-m", "n=9", "-o", "json")
+    assert (changed.json["priority"], changed.json["metadata"]) == ("high", {"n": "9"})
+    assert headrace(up, "jobs", "update", ids[2], "--priority", "low", "--if-match", "1").exit_code == 5
+    assert headrace(up, "jobs", "update", ids[2]).exit_code == 2
+
+    question = ("jobs", "cancel", "--filter", "userId=u_batch", "--filter", "metadata.n=9")
+    counted = headrace(up, *question, "--dry-run", "-o", "json")
+    assert (counted.json["matched"], counted.json["cancelled"], counted.json["sample"]) == (1, 0, [ids[2]])
+    assert headrace(up, *question, "-o", "json").json["matched"] == 1
+    several = headrace(up, "jobs", "cancel", *ids[:2], "job_1", "-o", "json")
+    assert (several.exit_code, several.json["matched"], several.json["failed"]) == (1, 2, 1)
+    assert headrace(up, "jobs", "cancel", "--all", "--filter", "q=job_").exit_code == 2
+    assert headrace(up, "jobs", "cancel", "--filter", "prio=low").exit_code == 2
