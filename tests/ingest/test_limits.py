@@ -4,8 +4,11 @@ import asyncio
 from pathlib import Path
 
 from contracts import questions as q
+from contracts.events import TenantLimits
 from contracts.store import keys
+from services.ingest.handlers.limits import gpu_left
 from services.ingest.service import IngestService
+from services.ingest.views.rates import GpuLeft
 from tests.ingest.api import Api, settings_for
 from tests.ingest.test_explain import leading
 from tests.ingest.test_pools import said
@@ -43,6 +46,14 @@ async def test_limits_are_shown_with_use_and_what_comes_back_when(api: Api) -> N
     assert body["budgetResetsAt"].endswith("T00:00:00.000Z")
     assert shown.headers["ratelimit-policy"] == '"submit";q=600;w=60, "gpu";q=7200;qu="gpu-seconds";w=86400'
     assert shown.headers["ratelimit"].startswith('"submit";r=600;t=0, "gpu";r=7198;t=')
+
+
+def test_the_pool_with_least_left_is_told_of_since_each_has_the_budget_by_itself() -> None:
+    limits, used = TenantLimits(gpu_seconds_per_day=60), [q.TenantUse(0, 1_500), None, q.TenantUse(0, 2_500)]
+
+    assert gpu_left(limits, used, 999) == GpuLeft(left_s=57, reset_s=1)
+    assert gpu_left(limits, [q.TenantUse(0, 99_000)], 1_000) == GpuLeft(left_s=0, reset_s=1)
+    assert gpu_left(limits, [None], 999) is None
 
 
 async def test_looking_at_the_limits_costs_no_submit(api: Api) -> None:

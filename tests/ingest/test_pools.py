@@ -127,6 +127,7 @@ async def test_what_is_paused_is_shown_so_until_it_is_resumed(
 
 async def test_a_paused_name_pauses_its_versions(api: Api) -> None:
     await api.admin("POST", "/admin/v1/models/draw@1/pause", json={})
+    assert (await api.get("/v1/models/draw")).body["paused"] is True
     await api.admin("POST", "/admin/v1/models/draw/pause", json={})
 
     still = await api.admin("POST", "/admin/v1/models/draw@1/resume", json={})

@@ -39,7 +39,7 @@ class LimitsHandler:
         submits = await self._submits(tenant.id, tenant.limits)
         now_ms = context.readiness.server_ms() or context.now_ms()
         resets_ms = (now_ms // DAY_MS + 1) * DAY_MS
-        gpu = _gpu_left(tenant.limits, [told for _, told in used], resets_ms - now_ms)
+        gpu = gpu_left(tenant.limits, [told for _, told in used], resets_ms - now_ms)
         view: JsonObject = {
             "tenantId": tenant.id,
             "tier": tenant.tier,
@@ -87,7 +87,7 @@ def _submits_view(limits: TenantLimits, submits: Submits | None) -> JsonObject |
     return {"left": submits.left, "refillSeconds": refill_s(limits.submits_per_minute, submits)}
 
 
-def _gpu_left(limits: TenantLimits, told: list[TenantUse | None], left_ms: int) -> GpuLeft | None:
+def gpu_left(limits: TenantLimits, told: list[TenantUse | None], left_ms: int) -> GpuLeft | None:
     """Return the least that is left in any pool: the budget holds in each by itself."""
     used_ms = [each.gpu_ms_today for each in told if each is not None]
     if limits.gpu_seconds_per_day is None or not used_ms:
