@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from services.scheduler.fold.accounts import Tenant
-from services.scheduler.fold.boards import Domain
+from services.scheduler.fold.accounts import Account, Tenant
+from services.scheduler.fold.boards import Domain, Shelf
 from services.scheduler.fold.choices import Choice, Held, OnDeck, Withdrawal
 from services.scheduler.fold.lines import Waiting
 from services.scheduler.fold.placement import Place
@@ -65,15 +65,29 @@ def _on_more_decks(scratch: Scratch, choice: Choice, closed: Sequence[Place]) ->
 
 
 def _better(scratch: Scratch, tenant: Tenant, user_id: str, deck: OnDeck) -> Waiting | None:
-    best: tuple[int, int, Waiting] | None = None
-    domains = [domain for domain in scratch.boards.domains_at(deck.place) if domain.is_open(scratch.tokens)]
-    for shelf in tenant.shelves.values():
-        job_class = shelf.board.job_class
-        if shelf.board.domain not in domains or job_class.resources or not scratch.room.fits(deck.place, job_class):
-            continue
-        for lane in shelf.lanes:
-            if lane.band <= PRESSING and lane.band < deck.band:
-                found = lane.fair(tenant.users, tenant.rule.user_cap, scratch.view)
-                if found is not None and (best is None or (lane.band, *found) < best):
-                    best = (lane.band, *found)
-    return None if best is None else best[2]
+    """Return the most pressing job that may have the deck; what lies there gives its place under the user's cap."""
+    user = tenant.users[user_id]
+    user.in_flight -= 1
+    try:
+        jobs = [
+            found for shelf in tenant.shelves.values() for found in _pressing_of(scratch, tenant, shelf, user, deck)
+        ]
+    finally:
+        user.in_flight += 1
+    return min(jobs)[2] if jobs else None
+
+
+def _pressing_of(
+    scratch: Scratch, tenant: Tenant, shelf: Shelf, user: Account, deck: OnDeck
+) -> Iterator[tuple[int, int, Waiting]]:  # fmt: skip
+    job_class, domain = shelf.board.job_class, shelf.board.domain
+    if domain not in scratch.boards.domains_at(deck.place) or not domain.is_open(scratch.tokens):
+        return
+    if job_class.resources or not scratch.room.fits(deck.place, job_class):
+        return
+    for lane in shelf.lanes:
+        if lane.band <= PRESSING and lane.band < deck.band:
+            lane.note(user, scratch.view)
+            found = lane.fair(tenant.users, tenant.rule.user_cap, scratch.view)
+            if found is not None:
+                yield lane.band, *found

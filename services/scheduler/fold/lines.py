@@ -144,9 +144,7 @@ class Lane:
         """Return the oldest job of the user who was charged least, with that charge; users at their cap have none."""
         if self.queues is None:
             job = self.heap[0] if self.heap else None
-            if job is None or view.live.get(job.job_id) is not job or job.job_id in view.taken:
-                job = view.head(self.heap)
-            elif job.expires_at_ms <= view.now_ms:
+            if job is None or view.live.get(job.job_id) is not job or view.taken or job.expires_at_ms <= view.now_ms:
                 job = view.head(self.heap)
             user = users[self.user]
             return None if job is None or user.in_flight >= user_cap else (user.v, job)
