@@ -1,0 +1,70 @@
+"""Where a job stands among those of its own tenant and priority, and where it stands again."""
+
+from contracts import events as ev
+from services.scheduler.verify import verify
+from tests.scheduler.world import World
+
+
+def next_started(world: World) -> str:
+    """Let the leader come to rest and start what lies on the deck."""
+    world.turns()
+    (job_id,) = world.on_decks()
+    world.start(job_id)
+    return job_id
+
+
+def test_fifty_jobs_of_one_key_start_in_the_order_of_their_submission() -> None:
+    """Field case 20, the first half."""
+    world = World()
+    world.worker(slots=1)
+    jobs = [world.submit() for _ in range(50)]
+
+    started = []
+    for _ in jobs:
+        started.append(next_started(world))
+        world.complete(started[-1])
+
+    assert started == jobs
+    assert verify(world.entries) == []
+
+
+def test_a_retried_job_is_the_head_of_its_class_when_its_delay_is_over() -> None:
+    """Field case 20, the second half: its age counts from its first submission, its delay is not skipped.
+
+    What lies on a deck by then stays there: it is handed over already.
+    """
+    world = World()
+    world.worker(slots=1)
+    jobs = [world.submit() for _ in range(5)]
+    assert next_started(world) == jobs[0]
+    world.fail(jobs[0], delay_ms=500)
+    assert next_started(world) == jobs[1]
+
+    world.now_ms += 499
+    world.turns()
+    assert world.on_decks() == [jobs[2]]
+    world.now_ms += 1
+    world.turns()
+
+    started = []
+    for running in (jobs[1], jobs[2], jobs[0], jobs[3]):
+        world.complete(running)
+        started.append(next_started(world))
+    assert started == [jobs[2], jobs[0], jobs[3], jobs[4]]
+    assert verify(world.entries) == []
+
+
+def test_a_job_that_a_person_runs_again_stands_at_the_end_as_a_new_one_would() -> None:
+    world = World()
+    world.worker(slots=1)
+    jobs = [world.submit() for _ in range(3)]
+    next_started(world)
+    world.fail(jobs[0])
+    world.write(jobs[0], ev.JobRetried(by="t", from_status="failed", run=2, max_attempts=4))
+
+    started = []
+    for _ in jobs:
+        started.append(next_started(world))
+        world.complete(started[-1])
+
+    assert started == [jobs[1], jobs[2], jobs[0]]
