@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from contracts.errors import StoreUnavailable
+from services.ingest.handlers.batch import ALL_AT_ONCE
 from services.ingest.views.schemas import ProblemDocument
 from tests.ingest.api import JOB, Answer, Api, log_length
 
@@ -170,6 +171,23 @@ async def test_the_items_of_a_batch_share_the_stores_pipelines(api: Api) -> None
 
     assert sum(sizes) >= 100
     assert len(sizes) < 25
+
+
+async def test_many_batches_at_once_take_turns_and_keep_the_store_free_for_others(api: Api) -> None:
+    """Field case 14, at the door: 5,000 items at once made everybody wait 2.7 s, and a third of them were refused."""
+    batcher, most = api.store.batcher, 0
+    exchange = batcher._channel.exchange
+
+    async def looking(commands: Any, timeout_s: float) -> Any:
+        nonlocal most
+        most = max(most, len(batcher._waiting))
+        return await exchange(commands, timeout_s)
+
+    batcher._channel.exchange = looking  # type: ignore[method-assign]
+    answers = await asyncio.gather(*(send(api, *[item()] * 40) for _ in range(15)), send(api, item()))
+
+    assert {each for answer in answers for each in statuses(answer)} == {201}
+    assert most <= ALL_AT_ONCE
 
 
 async def test_a_batch_needs_a_key_that_may_write(api: Api) -> None:

@@ -1,7 +1,8 @@
 """`POST /v1/jobs/batch`: many submissions in one request, each for itself.
 
 Promises: an item is admitted or refused as it would be alone, whatever becomes of the others; items are admitted in
-their order; a repeat with the same Idempotency-Key makes no job twice. The calls to the store share its pipelines.
+their order; a repeat with the same Idempotency-Key makes no job twice. The calls to the store share its pipelines, but
+batches never queue up more there than many single requests would: everybody else's calls wait behind what is queued.
 """
 
 import asyncio
@@ -23,6 +24,9 @@ from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 
 BODIES_AT_ONCE = 10  # of repeats: a body may have a megabyte
+# Items under way of one batch (one pipeline of the store) and of all batches; batches take turns by it.
+ITEMS_AT_ONCE = 12
+ALL_AT_ONCE = 96
 
 
 class BatchHandler:
@@ -31,21 +35,23 @@ class BatchHandler:
     def __init__(self, context: Context, submissions: Submissions) -> None:
         self._context = context
         self._submissions = submissions
+        self._room = asyncio.Semaphore(ALL_AT_ONCE)
 
     async def submit_batch(self, request: web.Request, caller: Caller) -> web.Response:
         """Admit each item; the answer says for each what became of it."""
         check_query(request, frozenset())
         envelope = read_envelope(request, caller)
-        views = asyncio.Semaphore(BODIES_AT_ONCE)
+        items, views = asyncio.Semaphore(ITEMS_AT_ONCE), asyncio.Semaphore(BODIES_AT_ONCE)
+
+        async def outcome(index: int, item: object) -> JsonObject:
+            async with items, self._room:
+                one = replace(envelope, key_hash=item_key(envelope.key_hash, index))
+                return await self._outcome(request, one, index, item, views)
+
         with self._context.room.share() as share:
             batch = parse_body(JobBatch, await read_body(request, self._context.body_limits, share))
             self._context.secret("users")  # before the store was opened there is one answer for all
-            outcomes = await asyncio.gather(
-                *(
-                    self._outcome(request, replace(envelope, key_hash=item_key(envelope.key_hash, i)), i, item, views)
-                    for i, item in enumerate(batch.jobs)
-                )
-            )
+            outcomes = await asyncio.gather(*(outcome(index, item) for index, item in enumerate(batch.jobs)))
         return json_answer({"data": outcomes})
 
     async def _outcome(
