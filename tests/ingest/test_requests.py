@@ -30,7 +30,7 @@ def faults(**fields: object) -> list[tuple[str, str]]:
     ("fields", "expected"),
     [
         ({"webhok": 1}, ("/webhok", "unknown_field")),
-        ({"policy": {"maxQueueLength": 5}}, ("/policy/maxQueueLength", "unknown_field")),
+        ({"policy": {"maxQueueLenght": 5}}, ("/policy/maxQueueLenght", "unknown_field")),
         ({"userId": 5}, ("/userId", "wrong_type")),
         ({"userId": ""}, ("/userId", "too_short")),
         ({"userId": "a" * 300}, ("/userId", "too_long")),
