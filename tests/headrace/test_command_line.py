@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,20 @@ def test_a_job_is_submitted_watched_read_and_listed(up: Up) -> None:
     assert [job["id"] for job in listed["data"]] == [job_id]
     assert headrace(up, "jobs", "list", "-o", "ndjson").lines[0]["object"] == "job"
     assert job_id in headrace(up, "jobs", "list").out
+
+
+def test_a_waiting_job_says_why_it_waits(up: Up) -> None:
+    body = up.data_dir.parent / "later.json"
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    body.write_text(json.dumps({"runAt": tomorrow}))
+    words = ("jobs", "submit", "later", "--model", "echo", "--body", str(body), "-o", "json")
+    job_id = headrace(up, *words).json["id"]
+
+    told = headrace(up, "jobs", "explain", job_id, "-o", "json").json
+    assert (told["state"], [reason["code"] for reason in told["reasons"]]) == ("scheduled", ["not_before"])
+    assert f"It was submitted to start at {tomorrow}" in headrace(up, "jobs", "explain", job_id).out
+    assert "starts in about" in headrace(up, "jobs", "get", job_id).out
+    assert headrace(up, "jobs", "cancel", job_id, "-o", "json").exit_code == 0
 
 
 def test_a_repeat_with_the_same_idempotency_key_is_the_same_job(up: Up) -> None:
