@@ -213,6 +213,7 @@ def test_what_an_operator_paused_says_so_and_nobody_can_say_when(world: World) -
 
     assert [reason.code for reason in told.reasons][:3] == ["pool_paused", "tenant_paused", "model_paused"]
     assert all("An operator must resume it." in reason.detail for reason in told.reasons[:3])
+    assert [reason.since_ms for reason in told.reasons[:3]] == [world.now_ms] * 3
     assert told.place.eta_ms is None
     assert Oracle(world.state).answer(asked, world.now_ms) == q.Backlog(), "more workers would change nothing"
 

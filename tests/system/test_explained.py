@@ -19,7 +19,7 @@ async def explain(stack: Stack, job_id: str) -> Any:
 
 
 async def until(stack: Stack, job_id: str, code: str) -> Any:
-    """Ask until this reason comes first: the leader follows the configuration within a moment."""
+    """Ask until this reason comes first: the leader follows log and configuration within a moment."""
 
     async def says_so() -> bool:
         reasons = (await explain(stack, job_id))["reasons"]
@@ -36,7 +36,7 @@ async def test_a_waiting_job_says_where_it_stands_and_why_until_nothing_waits_an
         await stack.wait_for(job_id, "job.started")
     waiting = [await stack.submit("noop") for _ in range(4)]
 
-    told = await explain(stack, waiting[3])
+    told = await until(stack, waiting[3], "fair_share")
     shown = await stack.get(waiting[3])
     assert [reason["code"] for reason in told["reasons"]] == ["fair_share"]
     assert (told["state"], told["ahead"], shown["queue"]["position"]) == ("queued", 3, 4)

@@ -70,7 +70,7 @@ def backlog(
     busy = {seat.place.worker.id for seat in moment.seats.all if not seat.place.is_idle or seat.place.slot.deck}
     oldest = state.jobs.get(oldest_id or "")
     oldest_ms = 0 if oldest is None else max(0, moment.now_ms - oldest.queued_ms)
-    if facts.is_pool_paused:
+    if facts.pool_paused_ms is not None:
         return Backlog(0, 0, oldest_ms, len(busy), dict(idle_ms))
     jobs, work_ms, useful = _work(moment)
     each = max(1, slots // max(1, len(workers)))  # slots of a usual worker

@@ -10,12 +10,13 @@ from services.scheduler.fold.state import PoolState
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Device time of a tenant in the present day; `limit_ms` None: no limit."""
+    """Device time of a tenant in the present day; `limit_ms` None: no limit. `since_ms`: when it was found used up."""
 
     used_ms: int
     limit_ms: int | None
     resets_at_ms: int
     is_exhausted: bool
+    since_ms: int | None = None
 
 
 class Facts:
@@ -25,22 +26,23 @@ class Facts:
         self._state = state
 
     @property
-    def is_pool_paused(self) -> bool:
-        """Whether nothing of the pool is offered."""
-        return self._state.paused
-
-    @property
     def configured(self) -> str:
         """Changes with everything an operator does that may delay a job."""
         return self._state.policy_position
 
-    def is_tenant_paused(self, tenant_id: str) -> bool:
-        """Whether nothing of the tenant is offered."""
-        return tenant_id in self._state.paused_tenants
+    @property
+    def pool_paused_ms(self) -> int | None:
+        """Since when nothing of the pool is offered; None: it is not paused."""
+        return self._state.paused_ms
 
-    def is_model_paused(self, model: str) -> bool:
-        """Whether nothing of the model is offered."""
-        return self._state.policy.boards.is_paused(model)
+    def tenant_paused_ms(self, tenant_id: str) -> int | None:
+        """Since when nothing of the tenant is offered; None: it is not paused."""
+        return self._state.paused_tenants.get(tenant_id)
+
+    def model_paused_ms(self, model: str) -> int | None:
+        """Since when nothing of the model is offered; None: it is not paused."""
+        paused = self._state.paused_models
+        return min((paused[name] for name in (model, model.partition("@")[0]) if name in paused), default=None)
 
     def budget(self, tenant_id: str, now_ms: int) -> Budget:
         """Return the tenant's device time of today, with a limit or not."""
@@ -49,7 +51,8 @@ class Facts:
         limit_s = None if rule is None else rule.gpu_seconds_per_day
         used_ms = state.budgets.used_ms.get(tenant_id, 0) if state.budgets.day == today else 0
         limit_ms = None if limit_s is None else limit_s * 1000
-        return Budget(used_ms, limit_ms, (today + 1) * DAY_MS, state.is_exhausted(tenant_id))
+        is_exhausted, since_ms = state.is_exhausted(tenant_id), state.budgets.told.get(tenant_id)
+        return Budget(used_ms, limit_ms, (today + 1) * DAY_MS, is_exhausted, since_ms)
 
     def resource(self, name: str) -> Limit | None:
         """Return an external limit; None: it is not declared."""

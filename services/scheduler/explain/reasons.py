@@ -51,21 +51,23 @@ def _later(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
 
 
 def _pool_paused(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
-    if not facts.is_pool_paused:
+    if facts.pool_paused_ms is None:
         return None
-    return Reason("pool_paused", "The pool is paused. An operator must resume it.")
+    return Reason("pool_paused", "The pool is paused. An operator must resume it.", facts.pool_paused_ms)
 
 
 def _tenant_paused(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
-    if not facts.is_tenant_paused(found.job.tenant_id):
+    since_ms = facts.tenant_paused_ms(found.job.tenant_id)
+    if since_ms is None:
         return None
-    return Reason("tenant_paused", "The tenant is paused. An operator must resume it.")
+    return Reason("tenant_paused", "The tenant is paused. An operator must resume it.", since_ms)
 
 
 def _model_paused(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
-    if not facts.is_model_paused(found.job.model):
+    since_ms = facts.model_paused_ms(found.job.model)
+    if since_ms is None:
         return None
-    return Reason("model_paused", f"The model {found.job.model} is paused. An operator must resume it.")
+    return Reason("model_paused", f"The model {found.job.model} is paused. An operator must resume it.", since_ms)
 
 
 def _budget(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
@@ -76,7 +78,7 @@ def _budget(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
         f"The tenant has used {budget.used_ms // 1000} of its {(budget.limit_ms or 0) // 1000} GPU-seconds of today in "
         f"this pool. It goes on at {clock_text(budget.resets_at_ms)}, or when an operator raises the limit."
     )
-    return Reason("budget_exhausted", text)
+    return Reason("budget_exhausted", text, budget.since_ms)
 
 
 def _no_worker(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
