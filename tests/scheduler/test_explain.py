@@ -233,6 +233,9 @@ def test_a_used_budget_waits_for_the_next_day(world: World) -> None:
     assert "has used 5 of its 3 GPU-seconds of today" in told.reasons[0].detail
     assert use == q.TenantUse(0, 5_000, 86_400_000)
     assert told.place.eta_ms == 86_400_000 - world.now_ms
+    backlog = Oracle(world.state).answer(q.Question("backlog", target_ms=1_000), world.now_ms)
+    assert isinstance(backlog, q.Backlog)
+    assert (backlog.jobs, backlog.work_ms, backlog.desired_workers) == (0, 0, 0), "more workers would change nothing"
 
 
 def test_an_external_limit_without_tokens_says_which_and_counts_who_draws_on_it_before(world: World) -> None:
