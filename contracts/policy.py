@@ -37,7 +37,7 @@ class SchedulingPolicy(BaseModel):
 
     tier_weights: Annotated[dict[Tier, Weight], BeforeValidator(_parse_shares)] = DEFAULT_WEIGHTS
     tier_floors: Annotated[dict[Tier, Share], BeforeValidator(_parse_shares)] = DEFAULT_FLOORS
-    lead_s: PolicySeconds = 60.0  # A: how far a preference may depart from the fair choice, in seconds at weight 1
+    lead_s: PolicySeconds = 90.0  # A: how far a preference may depart from the fair choice, in seconds at weight 1
     bypass_s: PolicySeconds = 300.0  # B: own service that may overtake a tenant's fair job before it is served cold
     hold: bool = True  # a job may wait, as long as loading its model would take, for a busy device that has it
     deck_lead_s: PolicySeconds = 5.0  # a deck is filled so long before its slot should be free

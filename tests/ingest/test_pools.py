@@ -21,7 +21,7 @@ async def said(store: Store, kind: str) -> list[dict[str, Any]]:
 async def test_the_policy_in_force_is_the_settings_until_it_is_changed(api: Api) -> None:
     shown = (await api.admin("GET", POLICY)).body
 
-    assert (shown["pool"], shown["leadSeconds"], shown["bypassSeconds"], shown["hold"]) == ("default", 60, 300, True)
+    assert (shown["pool"], shown["leadSeconds"], shown["bypassSeconds"], shown["hold"]) == ("default", 90, 300, True)
     assert shown["tierWeights"] == {"enterprise": 8, "standard": 3, "free": 1}
     assert shown["tierFloors"] == {"enterprise": 0.7, "free": 0.05}
     assert shown["changed"] == []

@@ -324,7 +324,7 @@ class _Round:
                 picked.append((job.job_id, place.worker.id, place.slot.index, "", "decks", "flat"))
         return picked[:limit]
 
-    def _turn(self, place: Place) -> _Turn | None:
+    def _turn(self, place: Place, *, flat: bool = False) -> _Turn | None:
         books = self.books
         tenants = {}
         for name in books.tenants:
@@ -341,7 +341,7 @@ class _Round:
         owed = [
             (books.rho[tier], tier)
             for tier in tiers
-            if self.knobs.floors_milli[tier] and books.rho[tier] <= books.total
+            if not flat and self.knobs.floors_milli[tier] and books.rho[tier] <= books.total
         ]
         phase = min(owed)[1] if owed else -1
         if owed:
@@ -359,14 +359,8 @@ class _Round:
             if place.slot.running is not None and job.job_class.resources:
                 self.taken.add(job.job_id)
                 return None
-            if not turn.due:
-                pressed = self._pressed(turn, place, lead_v)
-                if pressed is not None:
-                    return self._give(turn, pressed, place, "deadline")
-                warm = self._best(turn, place, lead_v, place.slot.resident)
-                if warm is not None:
-                    fair_word = "idle" if place.is_idle else "deck"
-                    return self._give(turn, warm, place, fair_word if warm is job else "warm")
+            if not turn.due and (departed := self._depart(turn, place, lead_v)) is not None:
+                return departed
             if (placed := self._placed(turn, place)) is not None:
                 return placed
             other = self._best(turn, place, lead_v, None)
@@ -379,6 +373,16 @@ class _Round:
             if device == place.device:
                 return None
         return None
+
+    def _depart(self, turn: _Turn, place: Place, lead_v: int) -> Picked | None:
+        pressed = self._pressed(turn, place, lead_v)
+        if pressed is not None:
+            return self._give(turn, pressed, place, "deadline")
+        warm = self._best(turn, place, lead_v, place.slot.resident)
+        if warm is None:
+            return None
+        fair_word = "idle" if place.is_idle else "deck"
+        return self._give(turn, warm, place, fair_word if warm is turn.job else "warm")
 
     def _placed(self, turn: _Turn, place: Place) -> Picked | None:
         job, word = turn.job, "idle" if place.is_idle else "deck"
@@ -396,6 +400,18 @@ class _Round:
             ready_ms = max(self.now_ms, 0 if place.is_idle else place.slot.free_at_ms)
             if not busy.slot.guessed and busy.slot.free_at_ms < ready_ms + load_ms:
                 return self._give(turn, job, busy, "hold")
+        if (
+            here
+            and turn.phase >= 0
+            and self.knobs.hold
+            and 2 * (self.now_ms - job.since_ms) < 3 * load_ms - load_ms % 2
+        ):
+            flat = self._turn(place, flat=True)
+            assert flat is not None
+            if not flat.due:
+                departed = self._depart(flat, place, self.books.tenants[flat.anchor].v + self.knobs.lead)
+                if departed is not None:
+                    return departed
         if here:
             return self._give(turn, job, place, word)
         for other in fitting:

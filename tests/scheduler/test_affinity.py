@@ -138,18 +138,59 @@ def test_a_warm_model_may_go_first_inside_the_lead_and_not_beyond() -> None:
     assert {"a@1", "b@1"} == set(served)
 
 
-def test_the_deck_of_a_slot_that_is_busy_for_long_stays_empty_until_it_is_nearly_free() -> None:
+def test_nothing_is_bound_behind_a_long_job_before_its_slot_is_free() -> None:
     """Field case 19: what is not bound early can still go to whichever device is free first."""
     world = pool(workers=1, deck_lead_s=3.0)
-    run(world, world.submit(model="a@1"))
+    running = world.submit(model="a@1")
+    run(world, running)
     job_id = world.submit(model="a@1")
-    assert world.turn() == []
-    assert world.state.next_deck_ms(world.now_ms) == world.now_ms + 12_000
+    for _ in range(2):
+        world.turn()
+        assert world.on_decks() == []
+        assert world.state.next_deck_ms(world.now_ms) is None
+        world.now_ms += 60_000  # the second time far beyond its estimate
 
-    world.now_ms += 12_000
+    world.complete(running)
     world.turn()
 
     assert world.on_decks() == [job_id]
+
+
+def test_behind_a_short_job_the_deck_is_filled_when_its_slot_is_nearly_free() -> None:
+    """The gap between two jobs counts only where jobs are short; loading its model does not make one long."""
+    world = pool(workers=1, deck_lead_s=8.0)
+    running = world.submit(model="a@1")
+    run(world, running)
+    job_id = world.submit(model="a@1")
+    assert world.turn() == []
+
+    world.write(running, ev.ModelLoadStarted(model="a@1"), fence=1)
+    world.now_ms += 10_000
+    world.write(running, ev.ModelLoadCompleted(model="a@1", ms=10_000), fence=1)
+    world.turn()
+
+    assert world.on_decks() == [job_id]
+
+
+def test_a_job_of_an_owed_tier_lets_a_warm_one_go_first_only_while_a_load_would_have_taken_as_long() -> None:
+    world = pool(workers=1, tier_floors={"enterprise": 0.5})
+    rules = {"t_e": ev.TenantRule(tier="enterprise"), "t_f": ev.TenantRule(tier="free")}
+    world.write("scheduler", ev.PolicyApplied(position="2-0", weights={"t_e": 8.0, "t_f": 1.0}, tenants=rules))
+    first = world.submit("t_f", model="a@1")
+    run(world, first)
+    world.complete(first)
+    owed, warm_one = world.submit("t_e", model="b@1"), world.submit("t_f", model="a@1")
+    world.turn()
+    assert world.on_decks() == [warm_one]
+    world.start(warm_one)
+    another = world.submit("t_f", model="a@1")
+    world.now_ms += 16_000  # one load and a half
+    world.complete(warm_one)
+
+    world.turn()
+
+    assert world.on_decks() == [owed]
+    assert not world.job(another).offers
 
 
 def test_a_pressing_job_lies_on_several_decks_and_the_first_start_wins() -> None:

@@ -205,6 +205,7 @@ class Books:
             begins_ms = slot.free_at_ms if slot.running_jobs else now_ms
             slot.running_jobs[job.id] = job.bytes
             slot.free_at_ms = begins_ms + job.charged_ms
+            slot.est_ms = slot.free_at_ms - now_ms
             slot.guessed = not self.estimates.knows(job.model)
 
     def note_resident(self, job: Job, resident: bool) -> None:
@@ -218,7 +219,7 @@ class Books:
         job.on_device = False
         slot = self.slot(job.worker_id, job.slot)
         if slot is not None and slot.running_jobs.pop(job.id, None) is not None and not slot.running_jobs:
-            slot.free_at_ms = 0
+            slot.free_at_ms = slot.est_ms = 0
 
     def leave_worker(self, job: Job) -> None:
         """End the attempt."""

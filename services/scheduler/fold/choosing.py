@@ -5,9 +5,12 @@ from dataclasses import replace
 
 from services.scheduler.fold.choices import Choice, Held
 from services.scheduler.fold.decks import late_holds, on_decks
+from services.scheduler.fold.ledger import FLAT
 from services.scheduler.fold.placement import Place, opens_at_ms
 from services.scheduler.fold.scratch import Fair, Scratch
 from services.scheduler.fold.seeking import departure, inside_lead
+
+PATIENCE_PERCENT = 150  # of the load it may save; simulated: less costs swaps, more makes enterprise wait
 
 
 def choose(scratch: Scratch, held: Sequence[Held], limit: int, *, pressing: bool) -> list[Choice]:
@@ -70,10 +73,24 @@ def _placed(scratch: Scratch, fair: Fair, place: Place) -> Choice | None:
         return scratch.offer(fair, fair.job, warm, "idle")
     if (held := _hold(scratch, fair, place)) is not None:
         return held
+    if here and (choice := _patient(scratch, fair, place)) is not None:
+        return choice
     if here:
         return scratch.offer(fair, fair.job, place, why)
     other = scratch.room.idle(job_class)
     return None if other is None else scratch.offer(fair, fair.job, other, "idle")
+
+
+def _patient(scratch: Scratch, fair: Fair, place: Place) -> Choice | None:
+    """Let a warm job of any tier go before a job of an owed one that would have to be loaded here, for a while.
+
+    The next device to be free may have its model; until then this one is of more use to somebody else.
+    """
+    patience_ms = scratch.estimates.load_ms(fair.job.job_class.model) * PATIENCE_PERCENT // 100
+    if fair.phase == FLAT or not scratch.knobs.hold or scratch.now_ms - fair.job.since_ms >= patience_ms:
+        return None
+    flat = scratch.fair(place, flat=True)
+    return None if flat is None or flat.due else departure(scratch, flat, place)
 
 
 def _hold(scratch: Scratch, fair: Fair, place: Place) -> Choice | None:

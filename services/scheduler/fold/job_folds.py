@@ -126,7 +126,8 @@ def _load_completed(books: Books, job: Job, event: ev.ModelLoadCompleted, now_ms
     books.note_resident(job, True)
     slot = books.slot(job.worker_id, job.slot)
     if slot is not None and slot.running == job.id:
-        slot.free_at_ms = now_ms + books.estimates.run_ms(job.model, job.bucket)
+        slot.est_ms = books.estimates.run_ms(job.model, job.bucket)
+        slot.free_at_ms = now_ms + slot.est_ms
     books.refresh(job)
 
 

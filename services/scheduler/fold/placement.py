@@ -7,7 +7,7 @@ within the device's budget; a model goes only to workers that list it. A `Room` 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from services.scheduler.fold.lines import JobClass
+from services.scheduler.fold.lines import NEVER_MS, JobClass
 from services.scheduler.fold.records import Slot, Worker
 
 _ON_DECK_MS = 600_000  # what lies on a deck delays a drain by an unknown time
@@ -71,9 +71,12 @@ def could_hold(models: Collection[str], slot_bytes: int, job_class: JobClass) ->
 def opens_at_ms(slot: Slot, deck_lead_ms: int) -> int:
     """Return from when on the deck is filled; 0 where nothing runs, or nobody knows how long it will.
 
-    A job that is bound early cannot go elsewhere, so a busy slot's deck waits until the slot is nearly free.
+    A job that is bound early cannot go elsewhere. Behind a short job the gap it saves is worth that, once the slot is
+    nearly free; behind a long one, whose end is known less well, nothing is bound before the slot is free.
     """
-    return 0 if slot.running is None or slot.guessed else slot.free_at_ms - deck_lead_ms
+    if slot.running is None or slot.guessed:
+        return 0
+    return NEVER_MS if slot.est_ms > deck_lead_ms else slot.free_at_ms - deck_lead_ms
 
 
 def places(workers: Iterable[Worker]) -> list[Place]:

@@ -79,6 +79,7 @@ class Slot:
     bytes: int
     running_jobs: dict[str, int] = field(default_factory=dict)  # job -> bytes; several are a batch
     free_at_ms: int = 0  # when what runs should be over
+    est_ms: int = 0  # for how long all that runs was charged
     guessed: bool = False  # nobody has measured how long that takes
     deck_offers: dict[str, str] = field(default_factory=dict)  # offer -> job; several are a batch
     deck_bytes: int = 0

@@ -59,8 +59,8 @@ class Scratch:
     _undo: list[_Before] = field(default_factory=list)
     draining: dict[Device, int] = field(default_factory=dict)  # -> virtual time up to which others may go there
 
-    def fair(self, place: Place) -> Fair | None:
-        """Return the fair choice among all that the place could ever hold."""
+    def fair(self, place: Place, *, flat: bool = False) -> Fair | None:
+        """Return the fair choice among all that the place could ever hold; `flat`: as if no tier had a floor."""
         domains = tuple(domain for domain in self.boards.domains_at(place) if domain.is_open(self.tokens))
         heads: dict[int, Tenant] = {}
         for tier in range(len(TIERS)):
@@ -70,7 +70,7 @@ class Scratch:
                     heads[tier] = tenant
         if not heads:
             return None
-        phase = self.ledger.phases(heads)
+        phase = FLAT if flat else self.ledger.phases(heads)
         tiers = list(heads) if phase == FLAT else [phase]
         anchor = min((heads[tier] for tier in tiers), key=lambda tenant: tenant.mark)
         found = survey(anchor, domains, self.view)

@@ -11,7 +11,7 @@ from contracts.wire import Entry
 from services.scheduler.fold.books import Books, class_of
 from services.scheduler.fold.choices import Choice, Held, OnDeck, Withdrawal
 from services.scheduler.fold.job_folds import JOB_FOLDS
-from services.scheduler.fold.lines import JobClass
+from services.scheduler.fold.lines import NEVER_MS, JobClass
 from services.scheduler.fold.placement import Place, opens_at_ms, places
 from services.scheduler.fold.records import Job
 from services.scheduler.fold.timers import Clock
@@ -58,7 +58,7 @@ class PoolState(Books):
         at_ms = list(self.holding.values())
         for worker in self.workers.values():
             at_ms += [opens_at_ms(slot, lead_ms) for slot in worker.slots.values() if slot.deck is None]
-        return min((each_ms for each_ms in at_ms if each_ms > now_ms), default=None)
+        return min((each_ms for each_ms in at_ms if now_ms < each_ms < NEVER_MS), default=None)
 
     def paused_offers(self) -> Iterator[tuple[str, str, str, int]]:
         """Give the offers (job, offer, worker, slot) of what is paused."""

@@ -28,7 +28,8 @@ def _changed(books: Books, entry: Entry, event: Event) -> None:
     for info in event.slots:
         slot = worker.slots.setdefault(info.index, _slot(info))
         slot.device, slot.kind, slot.bytes, slot.listed = info.device, info.kind, info.bytes, True
-        if slot.running is None:  # while it runs, the events of its job are newer than what a heartbeat collected
+        running = books.jobs.get(slot.running or "")
+        if running is None or running.model in info.models:  # else it was collected before the start
             slot.resident = info.models
 
 
