@@ -1,0 +1,1 @@
+"""The policy under made-up load beside simpler ones, on a simulated clock: `make bench-scheduling`."""
