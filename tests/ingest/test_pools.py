@@ -49,7 +49,7 @@ async def test_null_goes_back_to_the_setting(api: Api) -> None:
 
     back = await api.admin("PATCH", POLICY, json={"leadSeconds": None})
 
-    assert (back.body["leadSeconds"], back.body["hold"], back.body["changed"]) == (60, False, ["hold"])
+    assert (back.body["leadSeconds"], back.body["hold"], back.body["changed"]) == (90, False, ["hold"])
 
 
 async def test_each_pool_has_its_own_policy(api: Api) -> None:
