@@ -185,15 +185,14 @@ class Boards:
 
         An entry below its virtual time is good enough: it is renewed when it comes to the top.
         """
-        noted, tier, v = shelf.noted, tenant.rule.tier, tenant.v
+        noted, board, v = shelf.noted, shelf.board, tenant.v
         if noted is None or noted[0] > v:
             shelf.noted = tenant.entry()
-            heappush(shelf.board.heaps[tier], shelf.noted)
-        domain = shelf.board.domain
-        noted = tenant.spots.get(domain)
+            heappush(board.heaps[tenant.rule.tier], shelf.noted)
+        noted = tenant.spots.get(board.domain)
         if noted is None or noted[0] > v:
-            tenant.spots[domain] = tenant.entry()
-            heappush(domain.heaps[tier], tenant.entry())
+            tenant.spots[board.domain] = entry = tenant.entry()
+            heappush(board.domain.heaps[tenant.rule.tier], entry)
 
     def note_all(self, tenant: Tenant) -> None:
         """Do so for all it waits for; needed when its virtual time falls, or when it may be served again."""

@@ -113,11 +113,11 @@ class Lane:
 
     def add(self, job: Waiting, users: Mapping[str, Account], view: View) -> None:
         """Put a job into the lane."""
-        if self.queues is None and job.user != self.user and self.count:
-            self._split(users, view)
         if not self.count:
             self.user, self.queues, self.board = job.user, None, None
             self.heap.clear()
+        elif self.queues is None and job.user != self.user:
+            self._split(users, view)
         heappush(self.heap, job)
         self.count += 1
         if self.queues is not None:

@@ -131,22 +131,27 @@ class BlfqPolicy:
                 self.boards.pause(models)
 
     def _add(self, job: Waiting, *, lift: bool) -> None:
-        tenant = self.ledger.tenant(job.tenant_id)
-        user = tenant.user(job.user)
+        tenant = self.ledger.tenants.get(job.tenant_id) or self.ledger.tenant(job.tenant_id)
+        user = tenant.users.get(job.user) or tenant.user(job.user)
         if lift and not user.waiting:
             user.v = max(user.v, tenant.horizon.now(tenant.users))
         tenant.waiting += 1
         user.waiting += 1
         self._live[job.job_id] = job
-        self._pressing += job.band <= PRESSING
-        shelf = self._shelf(tenant, job)
-        shelf.board.count += 1
-        lane = shelf.lane(job.band)
+        board, band = self.boards.of(job.job_class), job.band
+        board.count += 1
+        if band <= PRESSING:
+            self._pressing += 1
+        shelf = tenant.shelves.get(board)
+        if shelf is None:
+            shelf = tenant.shelves[board] = Shelf(board)
+        lane = shelf.lane(band)
         if lane is None:
-            lane = Lane(job.band, job.user)
+            lane = Lane(band, job.user)
             shelf.lanes.append(lane)
         lane.add(job, tenant.users, self._view)
-        self._note_deadline(tenant, job)
+        if job.expires_at_ms < NEVER_MS:
+            self._note_deadline(tenant, job)
         if tenant.eligible:
             self.boards.note(tenant, shelf)
         else:
@@ -175,13 +180,6 @@ class BlfqPolicy:
         self._review(tenant)
         tenant.rest_user(user)
         self._rest(tenant)
-
-    def _shelf(self, tenant: Tenant, job: Waiting) -> Shelf:
-        board = self.boards.of(job.job_class)
-        known = tenant.shelves.get(board)
-        if known is None:
-            known = tenant.shelves[board] = Shelf(board)
-        return known
 
     def _charge(self, event: facts.Charged) -> None:
         ledger, job = self.ledger, self._live.get(event.job_id)
