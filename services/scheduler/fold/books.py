@@ -206,7 +206,7 @@ class Books:
             slot.running_jobs[job.id] = job.bytes
             slot.free_at_ms = begins_ms + job.charged_ms
             slot.est_ms = slot.free_at_ms - now_ms
-            slot.guessed = not self.estimates.knows(job.model)
+            slot.guessed = self.estimates.is_empty
 
     def note_resident(self, job: Job, resident: bool) -> None:
         """Note whether the job's model is, or will be, in memory where its attempt is, or nothing is."""

@@ -31,6 +31,11 @@ class Estimates:
         of_all = self._runs.get(_ALL)
         return UNKNOWN_MS if of_all is None else of_all[_ALL]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing at all was measured: every estimate is a mere constant."""
+        return not self._runs
+
     def knows(self, model: str) -> bool:
         """Whether a run of the model was measured."""
         return model in self._runs
