@@ -272,7 +272,7 @@ class Oracle:
     # -- asked ----------------------------------------------------------------------------------------------------
 
     def choose(
-        self, found: Sequence[Place], late: Sequence[tuple[str, JobClass]], now_ms: int, limit: int
+        self, found: Sequence[Place], late: Sequence[tuple[str, JobClass, int]], now_ms: int, limit: int
     ) -> list[Picked]:  # fmt: skip
         """Return the choices; `late`: jobs whose hold is over."""
         books = copy.deepcopy(self.books, {id(job): job for job in self.books.jobs.values()})
@@ -297,14 +297,10 @@ class _Round:
         self.taken: set[str] = set()
         self.draining: dict[tuple[str, str], int] = {}
 
-    def choose(self, held: Sequence[tuple[str, JobClass]], limit: int) -> list[Picked]:
-        picked: list[Picked] = []
-        for job_id, job_class in held:
-            idle = [place for place in self.room.free() if place.is_idle and self.room.fits(place, job_class)]
-            idle.sort(key=lambda place: job_class.model not in place.slot.resident)  # stable: warm ones first
-            if idle:
-                self.room.take(idle[0], job_class.bytes)
-                picked.append((job_id, idle[0].worker.id, idle[0].slot.index, "", "late_hold", "flat"))
+    def choose(self, held: Sequence[tuple[str, JobClass, int]], limit: int) -> list[Picked]:
+        over_ms = {job_id: until + self.estimates.load_ms(job_class.model) for job_id, job_class, until in held}
+        overdue = [one for one in held if over_ms[one[0]] <= self.now_ms]
+        picked = self._late(overdue)
         late = []
         for place in self.room.free():
             if opens_at_ms(place.slot, self.knobs.deck_lead_ms) > self.now_ms:
@@ -312,6 +308,7 @@ class _Round:
                 continue
             while self.room.is_free(place) and len(picked) < limit and (one := self._pick(place)) is not None:
                 picked.append(one)
+        picked += self._late([one for one in held if one not in overdue])[: limit - len(picked)]
         given = []
         for place in late:
             turn = self._turn(place) if self.room.is_free(place) else None
@@ -323,6 +320,16 @@ class _Round:
                 self.room.take(place, job.job_class.bytes)
                 picked.append((job.job_id, place.worker.id, place.slot.index, "", "decks", "flat"))
         return picked[:limit]
+
+    def _late(self, held: Sequence[tuple[str, JobClass, int]]) -> list[Picked]:
+        picked: list[Picked] = []
+        for job_id, job_class, _ in held:
+            idle = [place for place in self.room.free() if place.is_idle and self.room.fits(place, job_class)]
+            idle.sort(key=lambda place: job_class.model not in place.slot.resident)  # stable: warm ones first
+            if idle:
+                self.room.take(idle[0], job_class.bytes)
+                picked.append((job_id, idle[0].worker.id, idle[0].slot.index, "", "late_hold", "flat"))
+        return picked
 
     def _turn(self, place: Place, *, flat: bool = False) -> _Turn | None:
         books = self.books

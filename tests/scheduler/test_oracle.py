@@ -141,7 +141,7 @@ class History:
         before = dump(state)
         _, chosen = state.choose(now_ms, 100)
         late = [
-            (job.id, class_of(job))
+            (job.id, class_of(job), until_ms)
             for until_ms, job in sorted(
                 ((at_ms, state.jobs[job_id]) for job_id, at_ms in state.holding.items()),
                 key=lambda pair: (pair[0], pair[1].id),

@@ -20,7 +20,7 @@ def choose(scratch: Scratch, held: Sequence[Held], limit: int, *, pressing: bool
         held: jobs that wait for a busy device.
         pressing: whether jobs wait that may lie on decks before these are open, and on several.
     """
-    choices = list(late_holds(scratch, held))[:limit]
+    choices = list(late_holds(scratch, held, overdue=True))[:limit]
     closed: list[Place] = []
     for place in scratch.room.free():
         if opens_at_ms(place.slot, scratch.knobs.deck_lead_ms) > scratch.now_ms:
@@ -31,6 +31,7 @@ def choose(scratch: Scratch, held: Sequence[Held], limit: int, *, pressing: bool
             if choice is None:
                 break
             choices.append(choice)
+    choices += list(late_holds(scratch, held, overdue=False))[: limit - len(choices)]
     if pressing and len(choices) < limit:
         choices += list(on_decks(scratch, closed))[: limit - len(choices)]
     return choices

@@ -32,10 +32,16 @@ def overtaking(scratch: Scratch, decks: Sequence[OnDeck]) -> list[Withdrawal]:
     return withdrawals
 
 
-def late_holds(scratch: Scratch, held: Sequence[Held]) -> Iterator[Choice]:
-    """Offer jobs whose hold is over at an idle place as well; they are charged already."""
+def late_holds(scratch: Scratch, held: Sequence[Held], *, overdue: bool) -> Iterator[Choice]:
+    """Offer jobs whose hold is over at an idle place as well; they are charged already.
+
+    They come after everybody else, since the device they wait for is mostly just about to be free and would not have to
+    load their model; before everybody once the hold is over for as long as a load takes (`overdue`).
+    """
     for job in held:
-        place = scratch.room.idle(job.job_class) if job.until_ms <= scratch.now_ms else None
+        load_ms = scratch.estimates.load_ms(job.job_class.model)
+        is_turn = job.until_ms <= scratch.now_ms and (job.until_ms + load_ms <= scratch.now_ms) is overdue
+        place = scratch.room.idle(job.job_class) if is_turn else None
         if place is not None:
             yield scratch.further(job.job_id, job.job_class, job.since_ms, place, "late_hold")
 
