@@ -8,6 +8,7 @@ from contracts import events as ev
 from contracts import questions as q
 from services.scheduler.explain.fluid import time_until
 from services.scheduler.explain.oracle import Oracle
+from services.scheduler.leases import LostWorker
 from tests.scheduler.world import World
 
 TENANTS = ("t_a", "t_b", "t_c", "t_d")
@@ -170,3 +171,34 @@ def test_fewer_slots_a_lowered_priority_and_an_operator_make_an_eta_grow() -> No
     assert place(oracle, world, jobs[1]).eta_ms == 10_000
     world.write(jobs[1], ev.JobPriorityChanged(priority="low", previous="normal"))
     assert place(oracle, world, jobs[1]).eta_ms == 40_000
+
+
+def test_nothing_is_forgotten_when_a_tenth_of_a_large_fleet_dies_and_the_oldest_age_falls_to_zero() -> None:
+    """Field case 24: 80 workers, 5,000 low and 1,000 high jobs, 8 workers lost while they work."""
+    world, chance = World(), random.Random(24)
+    for number in range(80):
+        world.worker(f"w{number:02}")
+    jobs = [world.submit(priority=word, user_digest="") for word in ["low"] * 5_000 + ["high"] * 1_000]
+    oracle, oldest = Oracle(world.state), []
+    lost = set(chance.sample(sorted(world.state.workers), 8))
+    while any(world.job(job_id).status != "completed" for job_id in jobs):
+        world.turns()
+        start_all(world)
+        if lost and world.now_ms > 1_020_000:
+            world.turn(lost_workers=[LostWorker(worker_id, 1, 3_000) for worker_id in sorted(lost)])
+            lost = set()
+        oldest.append(_backlog(oracle, world).oldest_ms)
+        world.now_ms += RUN_MS
+        for job in [job for job in world.state.jobs.values() if job.on_device and job.worker_id not in lost]:
+            world.complete(job.id, RUN_MS)
+
+    assert len(world.state.workers) == 72
+    assert sum(entry.type == "job.lease_lost" for entry in world.entries) == 8
+    assert max(oldest) >= 60 * RUN_MS
+    assert _backlog(oracle, world) == q.Backlog(0, 0, 0, 0)
+
+
+def _backlog(oracle: Oracle, world: World) -> q.Backlog:
+    answer = oracle.answer(q.Question("backlog", target_ms=60_000), world.now_ms)
+    assert isinstance(answer, q.Backlog)
+    return answer
