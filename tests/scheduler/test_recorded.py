@@ -97,14 +97,14 @@ def test_the_fleet_is_the_largest_of_the_range_and_a_successor_is_not_counted_tw
     log.write(2, "gone", ev.WorkerDrained(worker_id="gone"))
     log.worker(3, "killed", "d0")
     log.worker(20, "successor", "d0")
+    log.worker(22, "second", "d1")
     log.write(25, "killed", ev.WorkerLost(worker_id="killed", silent_ms=1))
-    log.worker(30, "second", "d1")
     log.worker(99, "late", "d3")
 
     assert log.fold(10, 40).fleet == (Device(bytes=7), Device(bytes=7))
 
 
-def test_more_devices_shorten_the_wait_and_what_fits_nowhere_never_starts() -> None:
+def test_more_devices_shorten_the_wait_and_the_ten_largest_tenants_are_told() -> None:
     log = Log()
     for number in range(20):
         log.job(number, f"j{number:02}", tenant=f"t{number % 12:02}")
@@ -117,3 +117,14 @@ def test_more_devices_shorten_the_wait_and_what_fits_nowhere_never_starts() -> N
     assert one.waits["all"].p95_s > 3 * four.waits["all"].p95_s > 0
     assert sum(name.startswith("tenant ") for name in one.waits) == 10
     assert one.never_started == four.never_started == 0
+
+
+def test_a_job_that_fits_nowhere_never_starts_and_does_not_keep_the_clock_going() -> None:
+    log = Log()
+    log.job(0, "small")
+    log.write(1, "large", ev.JobCreated(tenant_id="a", model="m", timeout_ms=1, vram_bytes=9))
+    log.attempt(2, "small", 1000, None)
+
+    outcome = run(log.fold().arrivals(), Setting((Device(bytes=8),), log.fold().policy, {}))
+
+    assert (outcome.never_started, outcome.use.started) == (1, 1)
