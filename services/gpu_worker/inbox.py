@@ -17,7 +17,8 @@ from contracts.store import Store
 from contracts.store.attempts import Offer, read_offer
 from contracts.store.log import Message, pause
 from contracts.store.replies import Reply
-from services.gpu_worker.lane import Lane, Shop
+from services.gpu_worker.deck import Shop
+from services.gpu_worker.lane import Lane
 from services.gpu_worker.slots.outcome import Stop
 from services.gpu_worker.writer import until_answered
 

@@ -1,56 +1,39 @@
 """One slot's loop: start what lies on deck, run it, hand the device over to the next, finish the old one beside it.
 
+An offer runs by itself; the offers of a batch that lie on deck together are started one by one, each under its own
+fence, and those whose start was accepted run in one pass. A member that ends before the pass does is settled at once.
+
 Promises: author code runs only after an accepted start, and not at all if the job was cancelled or the worker drains
-meanwhile; at most FINISHING attempts are being finished beside the running one; what is held is listed at every moment.
+meanwhile; at most FINISHING attempts, or batches, are being finished beside the running one; what is held is listed at
+every moment.
 """
 
 import asyncio
 import itertools
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from contracts import events as ev
-from contracts.models import ModelRegistry
 from contracts.store import Word
 from contracts.store.attempts import Attempt as Right
-from contracts.store.attempts import Attempts, Offer
+from contracts.store.attempts import Offer
 from contracts.store.replies import Started
-from services.gpu_worker.finish import Desk, device_released, finish, tidy
+from services.gpu_worker.deck import OnDeck, Shop, take_next
+from services.gpu_worker.finish import device_released, finish, tidy
 from services.gpu_worker.running import Running
+from services.gpu_worker.shares import Shares
+from services.gpu_worker.slots.attempt import Attempt, Member
 from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict
 from services.gpu_worker.slots.slot import Slot, SlotQuarantined
 from services.gpu_worker.writer import AttemptWriter, GaveUp, until_answered
 
 FINISHING = 2
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class OnDeck:
-    """An offer and the work entry that brought it."""
-
-    offer: Offer
-    position: str
-    right: Right
-    scratch: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Shop:
-    """What all lanes of one registration share."""
-
-    worker_id: str
-    pool: str
-    attempts: Attempts
-    models: ModelRegistry
-    desk: Desk
-    scratch_dir: Path
-    artifacts_s: float
-    handled: "set[str]"  # work entries to be acknowledged with the next heartbeat
-    cancels: "set[tuple[str, int]]"  # asked for, maybe before we know that our start was accepted
 
 
 class Lane:
@@ -61,11 +44,11 @@ class Lane:
         self._shop = shop
         self._deck: deque[OnDeck] = deque()
         self._arrived = asyncio.Event()
-        self._starting: OnDeck | None = None
+        self._starting: list[OnDeck] = []
         self._held: dict[tuple[str, int], Running] = {}
         self._finishing: set[asyncio.Task[None]] = set()
-        self._current: Running | None = None
-        self._before: Running | None = None  # the last attempt, while the store may not know that it freed its device
+        self._current: list[Running] = []
+        self._before: list[Running] = []  # the last pass, while the store may not know that it freed the device
         self._closed = False
         self._folders: list[Path] = []  # empty scratch directories: making one costs more than starting a job
         self._made = itertools.count()
@@ -90,14 +73,14 @@ class Lane:
     def lose(self, job_id: str, fence: int) -> None:
         """Stop silently: the store says that this attempt is not ours."""
         running = self._held.get((job_id, fence))
-        if running is not None and running is self._current:
+        if running is not None and running in self._current:
             running.writer.fenced = True
             self.stop(job_id, fence, Stop.FENCED)
 
     @property
     def held(self) -> list[tuple[str, int]]:
         """What the heartbeat lists: all that was started and not settled, and a start on its way."""
-        starting = [(self._starting.right.job_id, self._starting.right.fence)] if self._starting else []
+        starting = [(entry.right.job_id, entry.right.fence) for entry in self._starting]
         return [*self._held, *(key for key in starting if key not in self._held)]
 
     @property
@@ -107,7 +90,7 @@ class Lane:
 
     def is_running(self, job_id: str) -> bool:
         """Tell whether author code of this job may be running."""
-        return self._current is not None and self._current.right.job_id == job_id
+        return any(running.right.job_id == job_id for running in self._current)
 
     def accepted(self, key: tuple[str, int]) -> bool:
         """Tell whether the store has answered the start of this attempt."""
@@ -115,7 +98,8 @@ class Lane:
 
     def describe(self) -> dict[str, object]:
         """Describe the slot and what is reserved on its device: the larger of what runs and what lies on deck."""
-        offers = [entry.offer for entry in self._deck] + ([self._current.right.offer] if self._current else [])
+        running_bytes = sum(running.right.offer.bytes for running in self._current)
+        deck_bytes = sum(entry.offer.bytes for entry in self._deck)
         model = self.slot.loaded_model
         state = {
             "index": self.index,
@@ -123,7 +107,7 @@ class Lane:
             "childPid": self.slot.child_pid,
             "model": model.reference if model else None,
         }
-        return {"bytesReserved": max((offer.bytes for offer in offers), default=0), "slots": [state]}
+        return {"bytesReserved": max(running_bytes, deck_bytes), "slots": [state]}
 
     def close(self) -> list[OnDeck]:
         """Take nothing more; return what lay on deck."""
@@ -134,9 +118,9 @@ class Lane:
         return left
 
     def hand_back(self) -> None:
-        """End the running attempt at the cost of nobody."""
-        if self._current is not None:
-            self.stop(*self._current.key, Stop.HAND_BACK)
+        """End what runs at the cost of nobody."""
+        for running in list(self._current):
+            self.stop(*running.key, Stop.HAND_BACK)
 
     def lose_all(self) -> None:
         """Stop silently whatever is running: the registration is gone."""
@@ -145,39 +129,93 @@ class Lane:
 
     async def run(self) -> None:
         """Work until closed and until the last attempt is settled."""
-        running: Running | None = None
+        running: list[Running] = []
         try:
-            while running is not None or await self._next_arrived():
-                running = await (self._serve(running) if running else self._start(self._deck.popleft()))
+            while running or await self._next_arrived():
+                running = await (self._serve(running) if running else self._start(take_next(self._deck)))
         except GaveUp:
             log.warning("lane_gave_up", slot=self.index)
         if self._finishing:
             await asyncio.wait(self._finishing)
 
     async def _next_arrived(self) -> bool:
-        if self._before is not None:
+        for before in self._before:
             # by the log the slot would hold two attempts if our next start overtook the last one's release
-            await self._before.freed.wait()
-            self._before = None
+            await before.freed.wait()
+        self._before = []
         while not self._deck and not self._closed:
             self._arrived.clear()
             await self._arrived.wait()
         return bool(self._deck)
 
-    async def _serve(self, running: Running) -> Running | None:
-        """Run one attempt, then start the next in the call that gives the device back."""
+    async def _serve(self, members: list[Running]) -> list[Running]:
+        """Run one attempt, then start the next in the call that gives the device back; or run a batch."""
+        if len(members) > 1:
+            await self._serve_batch(members)
+            return []
+        (running,) = self._current = members
         outcome = await self._perform(running)
         running.gpu_ms = running.elapsed_ms
-        self._current = None
+        self._current = []
         while len(self._finishing) >= FINISHING:
             await asyncio.wait(self._finishing, return_when=asyncio.FIRST_COMPLETED)
-        following = await self._hand_over(running, outcome) if self._deck else None
-        self._before = None if running.released else running
+        following = await self._hand_over(running, outcome) if self._deck else []
+        self._before = [] if running.released else [running]
         self._finish_beside(running, outcome)
         return following
 
+    async def _serve_batch(self, batch: list[Running]) -> None:
+        """Run the members in one pass; each is settled when it has ended, tidied up when the pass has."""
+        self._current, shares, over = list(batch), Shares(len(batch), batch[0].elapsed_ms), asyncio.Event()
+
+        def leave(running: Running, outcome: Outcome) -> None:
+            if running in self._current:
+                self._current.remove(running)
+                running.gpu_ms = shares.leave(batch[0].elapsed_ms)
+                self._finish_beside(running, outcome, over)
+
+        asked: list[tuple[Running, Member]] = []
+        for running in batch:
+            attempt = self._attempt(running)
+            if isinstance(attempt, Outcome):
+                leave(running, attempt)
+            else:
+                asked.append((running, Member(attempt, running)))
+                asked[-1][1].outcome.add_done_callback(partial(_then, leave, running))
+        try:
+            failure = await self._run_batch([member for _, member in asked])
+            for running, member in asked:
+                leave(running, member.outcome.result() if member.outcome.done() else failure)
+        finally:
+            over.set()
+        self._before = batch
+        while len(self._finishing) >= FINISHING * len(batch):
+            await asyncio.wait(self._finishing, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _run_batch(self, members: list[Member]) -> Outcome:
+        """Run them; returns the outcome of those that have none."""
+        try:
+            if members:
+                await self.slot.run_batch(members)
+            return Outcome(Verdict.HANDED_BACK)
+        except SlotQuarantined:
+            return Outcome(Verdict.HANDED_BACK)
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            return _not_run(members[0].attempt.job, error)
+
     async def _perform(self, running: Running) -> Outcome:
-        self._current = running
+        attempt = self._attempt(running)
+        if isinstance(attempt, Outcome):
+            return attempt
+        try:
+            return await self.slot.run(attempt, running)
+        except SlotQuarantined:
+            return Outcome(Verdict.HANDED_BACK)
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            return _not_run(running.right.job_id, error)
+
+    def _attempt(self, running: Running) -> Attempt | Outcome:
+        """Return what the slot runs, or why author code must not begin although the start was accepted."""
         refusal = self._refusal(running)
         if refusal is not None:
             return refusal
@@ -186,12 +224,9 @@ class Lane:
             message = "this worker does not serve this version of the model"
             return Outcome(Verdict.FAILED, "model_load_failed", message)
         try:
-            return await self.slot.run(running.attempt(spec, self.slot.device.bytes_total), running)
-        except SlotQuarantined:
-            return Outcome(Verdict.HANDED_BACK)
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            log.error("attempt_not_run", job=running.right.job_id, detail=f"{type(error).__name__}: {error}")
-            return Outcome(Verdict.FAILED, "internal", "the worker could not run this job")
+            return running.attempt(spec, self.slot.device.bytes_total)
+        except (ValueError, KeyError, TypeError) as error:
+            return _not_run(running.right.job_id, error)
 
     def _refusal(self, running: Running) -> Outcome | None:
         """Say why author code must not begin although the start was accepted."""
@@ -201,8 +236,15 @@ class Lane:
             return Outcome(Verdict.HANDED_BACK)
         return None
 
-    async def _start(self, entry: OnDeck) -> Running | None:
-        self._starting = entry
+    async def _start(self, entries: list[OnDeck]) -> list[Running]:
+        """Ask for the starts; returns what was accepted."""
+        self._starting += entries
+        if len(entries) == 1:
+            return await self._start_one(entries[0])
+        started = await asyncio.gather(*(self._start_one(entry) for entry in entries))
+        return [running for accepted in started for running in accepted]
+
+    async def _start_one(self, entry: OnDeck) -> list[Running]:
         event = self._started_event(entry)
 
         async def call() -> Started:
@@ -210,14 +252,19 @@ class Lane:
 
         return self._accept(entry, await until_answered(call, call, self._shop.desk.over))
 
-    async def _hand_over(self, running: Running, outcome: Outcome) -> Running | None:
-        entry = self._starting = self._deck.popleft()
+    async def _hand_over(self, running: Running, outcome: Outcome) -> list[Running]:
+        """Release the device and start the first of what comes next in one call, then the others of its batch."""
+        entry, *others = entries = take_next(self._deck)
+        self._starting += entries
         released = device_released(running, outcome)
         started = await running.writer.release_and_start(
             released, entry.right, self._started_event(entry), [entry.position]
         )
         running.released = True
-        return self._accept(entry, started)
+        accepted = self._accept(entry, started)
+        for batch in await asyncio.gather(*map(self._start_one, others)) if others else ():
+            accepted += batch
+        return accepted
 
     def _started_event(self, entry: OnDeck) -> ev.JobStarted:
         warm = self.slot.warm_model
@@ -228,13 +275,14 @@ class Lane:
             device=self.slot.device.name,
             attempt=entry.right.attempt,
             warm=warm is not None and warm is self._shop.models.find(entry.offer.model),
+            batch=entry.offer.batch or None,
         )
 
-    def _accept(self, entry: OnDeck, started: Started) -> Running | None:
-        self._starting = None
+    def _accept(self, entry: OnDeck, started: Started) -> list[Running]:
+        self._starting.remove(entry)
         if started.word is not Word.APPLIED:  # withdrawn, cancelled or expired meanwhile
             self._drop(entry)
-            return None
+            return []
         job_id, fence = entry.right.job_id, entry.right.fence
         writer = AttemptWriter(
             self._shop.attempts, entry.right, self._shop.desk.over, lambda: self.stop(job_id, fence, Stop.FENCED)
@@ -243,7 +291,7 @@ class Lane:
             entry.right, started, writer, entry.scratch, self._shop.desk.artifacts, self._shop.artifacts_s
         )
         self._held[running.key] = running
-        return running
+        return [running]
 
     def _drop(self, entry: OnDeck) -> None:
         self._shop.handled.add(entry.position)
@@ -254,12 +302,13 @@ class Lane:
         folder.mkdir(parents=True)
         return folder
 
-    def _finish_beside(self, running: Running, outcome: Outcome) -> None:
-        task = asyncio.create_task(self._finish(running, outcome))
+    def _finish_beside(self, running: Running, outcome: Outcome, over: asyncio.Event | None = None) -> None:
+        task = asyncio.create_task(self._finish(running, outcome, over))
         self._finishing.add(task)
         task.add_done_callback(self._finishing.discard)
 
-    async def _finish(self, running: Running, outcome: Outcome) -> None:
+    async def _finish(self, running: Running, outcome: Outcome, over: asyncio.Event | None) -> None:
+        """Settle, then tidy up; of a batch only when its pass is `over`: author code may still use the directory."""
         try:
             await finish(self._shop.desk, running, outcome)
         except GaveUp:
@@ -268,5 +317,17 @@ class Lane:
             running.freed.set()
             del self._held[running.key]
             self._shop.cancels.discard(running.key)
+            if over is not None:
+                await over.wait()
+                outcome = replace(outcome, log_bytes=max(1, outcome.log_bytes))  # others may have printed since
             if await tidy(self._shop.desk, running, outcome):
                 self._folders.append(running.scratch)
+
+
+def _then(leave: Callable[[Running, Outcome], None], running: Running, done: "asyncio.Future[Outcome]") -> None:
+    leave(running, done.result())
+
+
+def _not_run(job_id: str, error: Exception) -> Outcome:
+    log.error("attempt_not_run", job=job_id, detail=f"{type(error).__name__}: {error}")
+    return Outcome(Verdict.FAILED, "internal", "the worker could not run this job")

@@ -14,9 +14,9 @@ from contracts.models import ModelRegistry
 from contracts.store import Store
 from services.gpu_worker.artifacts import LocalArtifacts
 from services.gpu_worker.config import WorkerConfig
+from services.gpu_worker.deck import Shop
 from services.gpu_worker.devices import Device, claim_devices, release_devices
 from services.gpu_worker.finish import Desk
-from services.gpu_worker.lane import Shop
 from services.gpu_worker.session import Ending, Session
 from services.gpu_worker.slots.child_process import child_environment
 from services.gpu_worker.slots.slot import Slot

@@ -20,8 +20,9 @@ from contracts.ids import mint_token
 from contracts.store import Store, Word
 from contracts.store.replies import Beat, Reply
 from services.gpu_worker.config import WorkerConfig
+from services.gpu_worker.deck import Shop
 from services.gpu_worker.inbox import Inbox
-from services.gpu_worker.lane import Lane, Shop
+from services.gpu_worker.lane import Lane
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.writer import GaveUp, until_answered
 

@@ -109,7 +109,8 @@ def _given_back(outcome: Outcome, facts: Facts) -> ev.JobQueued:
     """Give the attempt back: it was not the job's fault."""
     attempt = facts.attempt - 1
     if outcome.code != "rate_limited":
-        return ev.JobQueued(reason="handed_back", attempt=attempt, worker_id=facts.worker_id)
+        alone = outcome.alone or None
+        return ev.JobQueued(reason="handed_back", attempt=attempt, worker_id=facts.worker_id, alone=alone)
     named = outcome.resource is not None and _RESOURCE.fullmatch(outcome.resource)  # an author's text
     return ev.JobQueued(
         reason="rate_limited",

@@ -44,6 +44,11 @@ class Stage:
         self._turn = 0
         self._offers: dict[str, tuple[str, Offer]] = {}
 
+    @property
+    def entries(self) -> list[Entry]:
+        """What `saw` has read of the log."""
+        return self._entries
+
     async def lead(self) -> None:
         _, _, self._turn = await self.store.leadership.lead(POOL, "token", 600_000)
 

@@ -28,6 +28,10 @@ def run(model, inputs, job):
     if inputs.get("prompt") == "429":
         raise job.RateLimited("pinecone", retry_after_s=3)
     return {"model": model, "inputs": inputs}
+def run_batch(model, inputs, jobs):
+    if inputs[0]["prompt"] == "oom":
+        raise MemoryError
+    return [{"seed": 7}, {"seed": 8}]
 """
 
 
@@ -39,7 +43,9 @@ def wire(frame: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize("name", GOLDEN["from_child"])
 def test_the_parent_understands_each_golden_frame(name: str) -> None:
     frame = frames.decode(json.dumps(GOLDEN["from_child"][name]).encode())
-    named = {"artifact": "ArtifactFile"}.get(name) or "".join(part.title() for part in name.split("_"))
+    named = {"artifact": "ArtifactFile", "failed_in_batch": "Failed"}.get(name) or "".join(
+        part.title() for part in name.split("_")
+    )
     assert type(frame).__name__ == named
     for field in frame.__slots__:
         assert getattr(frame, field) == GOLDEN["from_child"][name].get(field, {} if field == "data" else None)
@@ -51,6 +57,9 @@ def test_the_parent_writes_the_golden_frames() -> None:
     written = {
         "load": frames.encode_load("sim", 1, 268435456, 65536),
         "run": frames.encode_run("job_1", 2, run["inputs"], run["dir"]),
+        "run_batch": frames.encode_run_batch(
+            [(one["job"], one["fence"], one["inputs"], one["dir"]) for one in golden["run_batch"]["members"]]
+        ),
         "cancel": frames.encode_cancel("job_1", 2),
         "close": frames.encode_close(),
     }
@@ -86,12 +95,22 @@ def test_the_child_answers_golden_frames_with_golden_shapes(tmp_path: Path) -> N
         limited = {**golden["run"], "dir": str(tmp_path), "inputs": {"prompt": "429"}, "fence": 3}
         ours.sendall(wire(limited))
         got["failed"] = [heard() for _ in range(5)][-1]
+        first, second = ({**one, "dir": str(tmp_path)} for one in golden["run_batch"]["members"])
+        ours.sendall(wire({**golden["run_batch"], "members": [first, second]}))
+        assert [(end["ev"], end["job"], end["result"]) for end in (heard(), heard())] == [
+            ("done", "job_1", {"seed": 7}),
+            ("done", "job_2", {"seed": 8}),
+        ]
+        got["batch_over"] = heard()
+        ours.sendall(wire({**golden["run_batch"], "members": [{**first, "inputs": {"prompt": "oom"}}, second]}))
+        got["failed_in_batch"] = heard()
+        assert [heard()["ev"], heard()["ev"]] == ["failed", "batch_over"]
         ours.sendall(wire(golden["close"]))
         assert child.wait(60) == 0
 
     for name, frame in got.items():
         assert frame.keys() == GOLDEN["from_child"][name].keys(), name
-        assert frame["ev"] == name
+        assert frame["ev"] == GOLDEN["from_child"][name]["ev"]
     assert got["done"]["result"] == {"model": ["sim", 1, 268435456], "inputs": golden["run"]["inputs"]}
 
 

@@ -10,7 +10,7 @@ from contracts.wire import Entry
 from services.gpu_worker import settlement
 from services.gpu_worker.settlement import Ending, Facts
 from services.gpu_worker.slots.frames import Cancelled, Done, Failed, LoadFailed
-from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify
+from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify, of_member
 
 FRAMES = (
     None,
@@ -101,3 +101,17 @@ def test_an_error_line_is_capped() -> None:
     line = settlement.settle(outcome, facts).line
     assert line.startswith(b"\n")
     assert len(orjson.loads(line)["error"]["message"].encode()) <= settlement.MESSAGE_LIMIT_BYTES
+
+
+@given(OUTCOMES, FACTS, st.sampled_from(FRAMES))
+def test_a_member_that_did_not_fail_by_itself_is_queued_again_alone_for_nothing(
+    outcome: Outcome, facts: Facts, last: Cancelled | Done | Failed | LoadFailed | None
+) -> None:
+    """A pass that was lost blames nobody: no attempt, no poison, and never a batch again."""
+    mine = of_member(outcome, last)
+    if outcome.verdict is not Verdict.FAILED or isinstance(last, Failed):
+        assert mine == outcome
+        return
+    (event,) = settlement.settle(mine, facts).events
+    assert isinstance(event, ev.JobQueued)
+    assert (event.reason, event.attempt, event.alone) == ("handed_back", facts.attempt - 1, True)

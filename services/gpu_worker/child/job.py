@@ -84,7 +84,7 @@ class NotSerializable(Exception):
 class Job:
     """Author code's view of its attempt. Every call notices a cancel; calls after the end are ignored."""
 
-    Reject, RateLimited, Retry = Reject, RateLimited, Retry
+    Reject, RateLimited, Retry = Reject, RateLimited, Retry  # to raise; from run_batch() to return for one job
 
     def __init__(self, frame: dict[str, Any], send: Callable[..., None]) -> None:
         self.id: str = frame["job"]
@@ -98,7 +98,8 @@ class Job:
 
     def progress(self, done: float, total: float | None = None, phase: str | None = None, **data: Any) -> None:
         """Report `done` of `total`; sent 10 times a second, the first, last and each new phase always."""
-        self._check()
+        if self._is_over():
+            return
         changed = phase not in (None, self._phase) or self._sent_at["progress"] == -math.inf
         forced = (changed or done == total) and self._count("forced") <= FORCED_LIMIT_COUNT
         self._phase = self._phase if phase is None else clean(phase, NAME_LIMIT_CHARS)
@@ -109,15 +110,13 @@ class Job:
 
     def milestone(self, name: str, **data: Any) -> None:
         """Record that `name` was reached. Beyond the limit the end frame counts what was dropped."""
-        self._check()
-        if self._count("milestone") <= MILESTONE_LIMIT_COUNT:
+        if not self._is_over() and self._count("milestone") <= MILESTONE_LIMIT_COUNT:
             name = clean(name, NAME_LIMIT_CHARS)
             self._send({"ev": "milestone", "name": name, "data": event_data(data)})
 
     def preview(self, source: Any, step: int | None = None) -> None:
         """Show a picture (path or bytes) of the work so far; lossy, only the newest is kept."""
-        self._check()
-        if self._due("preview"):
+        if not self._is_over() and self._due("preview"):
             self._sent_at["preview"] = time.monotonic()
             is_path = isinstance(source, (str, os.PathLike))
             name = os.path.basename(source) if is_path else "preview" + picture_ending(source)
@@ -128,7 +127,8 @@ class Job:
         self, name: str, source: Any, kind: str = "file", variant: str = "original", **size: int | None
     ) -> None:
         """Hand over a result file (bytes or a path, copied now); `width`, `height` are for the record."""
-        self._check()
+        if self._is_over():
+            return
         if self._count("artifact") > ARTIFACT_LIMIT_COUNT:
             raise RuntimeError(f"more than {ARTIFACT_LIMIT_COUNT} artifacts in one attempt")
         frame = {"ev": "artifact", "name": clean(os.path.basename(name)), "file": self._keep(source)}
@@ -136,9 +136,11 @@ class Job:
         labels = {"kind": clean(kind, NAME_LIMIT_CHARS), "variant": clean(variant, NAME_LIMIT_CHARS)}
         self._send({**frame, **labels, **sides})
 
-    def _check(self) -> None:
+    def _is_over(self) -> bool:
+        """Notice a cancel; then tell whether nobody listens any more."""
         if self.cancelled and not self._over:
             raise Cancelled
+        return self._over
 
     def _count(self, what: str) -> int:
         self._counts[what] += 1
@@ -168,6 +170,21 @@ class Job:
         self._write({**frame, **self._key, "run_ms": round(run_s * 1000, 3), "dropped_milestones": dropped})
 
 
+class Member(Job):
+    """A job of a batch: cancelled, it ends by itself at its next call, and the others go on."""
+
+    def __init__(self, frame: dict[str, Any], send: Callable[..., None], batch: list[Member]) -> None:
+        super().__init__(frame, send)
+        self._batch, self._begun = batch, time.perf_counter()  # the batch is empty once its pass is over
+
+    def _is_over(self) -> bool:
+        if self.cancelled and not self._over:
+            self._end({"ev": "cancelled"}, time.perf_counter() - self._begun)
+        if self._batch and all(member.cancelled for member in self._batch):
+            raise Cancelled
+        return self._over
+
+
 def encode(frame: dict[str, Any]) -> bytes:
     """Return the JSON of a frame; an encoded result is put in as it is."""
     result = frame.pop("result", None)
@@ -180,21 +197,62 @@ def attempt(
 ) -> dict[str, Any]:
     """Run author code once and return the end frame, unsent and without (job, fence)."""
     try:
-        job._check()
+        job._is_over()
         return done(run(model, job._inputs, job), result_bytes)
-    except Cancelled:
+    except BaseException as error:
+        return ended_by(error)
+
+
+def attempt_batch(
+    run_batch: Callable[[Any, list[dict[str, Any]], list[Member]], Any],
+    model: Any,
+    jobs: list[Member],
+    result_bytes: int = RESULT_LIMIT_BYTES,
+) -> list[dict[str, Any]]:
+    """Run author code once for all jobs and return their end frames; those of jobs that are over are not to be sent.
+
+    What is raised out of it is nobody's in particular: each job that has not ended is to be tried again, alone.
+    """
+    try:
+        for job in jobs:
+            job._is_over()
+        results = run_batch(model, [job._inputs for job in jobs], list(jobs))
+        if not isinstance(results, (list, tuple)) or len(results) != len(jobs):
+            raise TypeError(f"run_batch() must return a list with one result for each of its {len(jobs)} jobs")
+        return [ended_with(result, job, result_bytes) for result, job in zip(results, jobs)]  # noqa: B905 - old Pythons
+    except (Cancelled, RateLimited) as error:  # all were cancelled; or all draw on that resource
+        frame = ended_by(error)
+    except BaseException as error:
+        frame = {**ended_by(error), "alone": True}
+    return [dict(frame) for _ in jobs]
+
+
+def no_run_batch(model: Any, inputs: list[dict[str, Any]], jobs: list[Member]) -> None:
+    """Stand in for what the pipeline lacks."""
+    raise TypeError("the pipeline has no function run_batch(model, inputs, jobs)")
+
+
+def ended_with(result: Any, job: Member, result_bytes: int) -> dict[str, Any]:
+    """Return the end frame of one job of a batch: an exception in the place of its result fails it alone."""
+    if job.cancelled:
         return {"ev": "cancelled"}
-    except Reject as error:
+    return ended_by(result) if isinstance(result, BaseException) else done(result, result_bytes)
+
+
+def ended_by(error: BaseException) -> dict[str, Any]:
+    """Return the end frame of an attempt that author code left by an exception."""
+    if isinstance(error, Cancelled):
+        return {"ev": "cancelled"}
+    if isinstance(error, Reject):
         return failed("input_rejected", error, retryable=False)
-    except RateLimited as error:
+    if isinstance(error, RateLimited):
         frame = failed("rate_limited", error)
         return {**frame, "resource": clean(error.resource), "retry_after_s": finite(error.retry_after_s)}
-    except Retry as error:
+    if isinstance(error, Retry):
         return {**failed("internal", error), "retry_after_s": finite(error.after_s)}
-    except SystemExit as error:
+    if isinstance(error, SystemExit):
         return failed("child_exited", f"the pipeline called sys.exit({error.code!r})")
-    except BaseException as error:
-        return died_of(error, "internal")
+    return died_of(error, "internal")
 
 
 def done(result: Any, limit_bytes: int) -> dict[str, Any]:

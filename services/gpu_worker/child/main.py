@@ -1,7 +1,7 @@
-"""The child: loads one author's pipeline and runs one attempt at a time for the supervisor that spawned it.
+"""The child: loads one author's pipeline and runs one attempt, or one batch of them, at a time for its supervisor.
 
 Started as `<interpreter> -I -u -X faulthandler main.py <3 descriptors> <author file>`; the frames
-are in PROTOCOL.md. Promises: every `run` frame is answered by one end frame or by the death of this process;
+are in PROTOCOL.md. Promises: every attempt of a frame is answered by one end frame or by the death of this process;
 a cancel is seen while author code is busy; nothing in this process group outlives the supervisor. Standard
 library only: `<interpreter>` may belong to another environment. Never imported. Does not promise to survive
 author code.
@@ -21,10 +21,12 @@ import struct
 import sys
 import threading
 import time
+from collections import deque
 from typing import Any
 
 HEADER = struct.Struct("!I")
 HEARTBEAT_S = 1.0
+EARLY_CANCELS = 1_000  # that are remembered until their attempts are here
 
 
 def load_file(name: str, path: str) -> Any:
@@ -79,23 +81,25 @@ class Cancels:
 
     def __init__(self, fd: int) -> None:
         self._channel = Channel(fd)
-        self._job: Any = None
-        self._newest: Any = None
+        self._jobs: Any = ()
+        self._early: deque[Any] = deque(maxlen=EARLY_CANCELS)
         threading.Thread(target=self._read, daemon=True).start()
 
-    def watch(self, job: Any) -> None:
-        """Mark `job` when it is cancelled, also if the cancel was here before the job."""
-        self._job = job
-        if job._key == self._newest:
-            job.cancelled = True
+    def watch(self, jobs: Any) -> None:
+        """Mark each of `jobs` when it is cancelled, also if the cancel was here before the job."""
+        self._jobs = jobs  # first: a cancel that comes from here on is marked by the thread
+        early = list(self._early)
+        self._early.clear()
+        for job in jobs if early else ():
+            job.cancelled = job.cancelled or job._key in early
 
     def _read(self) -> None:
         while True:
             frame = self._channel.receive()
-            self._newest = {"job": frame["job"], "fence": frame["fence"]}
-            job = self._job
-            if job is not None and job._key == self._newest:
-                job.cancelled = True
+            key = {"job": frame["job"], "fence": frame["fence"]}
+            self._early.append(key)
+            for job in self._jobs:
+                job.cancelled = job.cancelled or job._key == key
 
 
 class Device:
@@ -168,7 +172,7 @@ def release_memory() -> None:
 
 
 def serve(channel: Channel, cancels: Cancels, path: str) -> None:
-    """Answer `run` frames one after another until `close`."""
+    """Answer `run` and `run_batch` frames one after another until `close`."""
     module, model, result_bytes = start(channel, path)
     home, pid = os.getcwd(), os.getpid()
     while True:
@@ -177,17 +181,44 @@ def serve(channel: Channel, cancels: Cancels, path: str) -> None:
             if hasattr(module, "close"):
                 module.close(model)
             return
-        job = author.Job(frame, channel.send)
-        cancels.watch(job)
-        os.chdir(job.dir)  # a relative path of the author's lands in scratch, not beside the code
-        begun = time.perf_counter()
-        end = author.attempt(module.run, model, job, result_bytes)
-        if os.getpid() != pid:  # a fork made by author code came back from run()
-            os._exit(0)
-        job._end(end, time.perf_counter() - begun)
+        if frame["op"] == "run_batch":
+            ends = run_batch(channel, cancels, module, model, frame["members"], result_bytes, pid)
+        else:
+            job = author.Job(frame, channel.send)
+            cancels.watch((job,))
+            os.chdir(job.dir)  # a relative path of the author's lands in scratch, not beside the code
+            begun = time.perf_counter()
+            end = author.attempt(module.run, model, job, result_bytes)
+            if os.getpid() != pid:  # a fork made by author code came back from run()
+                os._exit(0)
+            job._end(end, time.perf_counter() - begun)
+            ends = [end]
         os.chdir(home)
-        if end["ev"] != "done":
+        if any(end["ev"] != "done" for end in ends):
             release_memory()
+
+
+def run_batch(
+    channel: Channel, cancels: Cancels, module: Any, model: Any, members: Any, result_bytes: int, pid: int
+) -> Any:
+    """Answer a `run_batch` frame: an end frame for each member, then `batch_over`."""
+    jobs: Any = []
+    jobs += [author.Member(member, channel.send, jobs) for member in members]
+    cancels.watch(jobs)
+    os.chdir(jobs[0].dir)
+    begun = time.perf_counter()
+    ends = author.attempt_batch(getattr(module, "run_batch", author.no_run_batch), model, jobs, result_bytes)
+    if os.getpid() != pid:
+        os._exit(0)
+    run_s = time.perf_counter() - begun
+    first, told = jobs[0]._key, list(zip(jobs, ends))  # noqa: B905 - `strict` is newer than some interpreters
+    cancels.watch(())
+    jobs.clear()  # the pass is over: a thread of the author is not stopped by the others' cancels
+    for job, end in told:
+        if not job._over:
+            job._end(end, run_s)
+    channel.send({"ev": "batch_over", **first, "run_ms": round(run_s * 1000, 3)})
+    return ends
 
 
 def main() -> None:

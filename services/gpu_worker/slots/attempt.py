@@ -1,5 +1,6 @@
 """What a slot is asked to do: the accepted start, who listens, and the bounds of a slot."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any, Protocol
 
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.slots.frames import Telemetry
+from services.gpu_worker.slots.outcome import Outcome, Stop
 from services.gpu_worker.slots.watchdog import Limits
 
 
@@ -30,6 +32,17 @@ class Listener(Protocol):
     def on_load_started(self) -> None: ...
     def on_loaded(self, ms: float) -> None: ...
     def on_telemetry(self, frame: Telemetry) -> None: ...
+
+
+class Member:
+    """An attempt that is run, by itself or with others of its batch."""
+
+    __slots__ = ("attempt", "listener", "outcome", "stop")
+
+    def __init__(self, attempt: Attempt, listener: Listener) -> None:
+        self.attempt, self.listener = attempt, listener
+        self.stop: Stop | None = None  # why this one is stopped
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
 
 @dataclass(frozen=True, slots=True)

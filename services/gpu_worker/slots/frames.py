@@ -7,7 +7,7 @@ still of interest: whoever reads compares (job, fence) with the running attempt.
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -119,11 +119,21 @@ class Failed:
     run_ms: float
     retry_after_s: float | None
     resource: str | None
+    alone: bool | None = None  # the pass failed, not this member of it: it is to be tried again, alone
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOver:
+    """The pass is over, every member has had its end frame; the key is that of the first member."""
+
+    job: str
+    fence: int
+    run_ms: float
 
 
 End: TypeAlias = Done | Cancelled | Failed
 Telemetry: TypeAlias = Progress | Milestone | Preview | ArtifactFile
-Frame: TypeAlias = Prepared | Ready | LoadFailed | Heartbeat | Telemetry | End
+Frame: TypeAlias = Prepared | Ready | LoadFailed | Heartbeat | Telemetry | End | BatchOver
 
 
 class Decoder:
@@ -174,6 +184,12 @@ def encode_load(kind: str, index: int, budget_bytes: int, result_bytes: int) -> 
 
 def encode_run(job: str, fence: int, inputs: Mapping[str, Any], scratch: str) -> bytes:
     return encode({"op": "run", "job": job, "fence": fence, "dir": scratch, "inputs": inputs})
+
+
+def encode_run_batch(members: Iterable[tuple[str, int, Mapping[str, Any], str]]) -> bytes:
+    """Return the frame that runs several attempts in one pass: job, fence, inputs, scratch directory of each."""
+    orders = [{"job": job, "fence": fence, "dir": scratch, "inputs": inputs} for job, fence, inputs, scratch in members]
+    return encode({"op": "run_batch", "members": orders})
 
 
 def encode_cancel(job: str, fence: int) -> bytes:
@@ -233,7 +249,8 @@ def _failed(fields: Mapping[str, Any]) -> Failed:
     code, message = _take(fields, "code", str), _take(fields, "message", str)
     after_s, resource = _number(fields, "retry_after_s"), _maybe(fields, "resource", str)
     run_ms, retryable = _number(fields, "run_ms") or 0, _take(fields, "retryable", bool)
-    return Failed(job, fence, code, message, retryable, run_ms, after_s, resource)
+    alone = _maybe(fields, "alone", bool)
+    return Failed(job, fence, code, message, retryable, run_ms, after_s, resource, alone)
 
 
 _PARSERS: dict[str, Callable[[Mapping[str, Any]], Frame]] = {
@@ -253,4 +270,5 @@ _PARSERS: dict[str, Callable[[Mapping[str, Any]], Frame]] = {
     ),
     "cancelled": lambda f: Cancelled(*_key(f), _number(f, "run_ms") or 0),
     "failed": _failed,
+    "batch_over": lambda f: BatchOver(*_key(f), _number(f, "run_ms") or 0),
 }

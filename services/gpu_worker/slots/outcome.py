@@ -46,7 +46,7 @@ class Outcome:
     """What the supervisor settles."""
 
     verdict: Verdict
-    code: str | None = None  # of api.md 2.4, only with FAILED and, for a provider's 429, HANDED_BACK
+    code: str | None = None  # of api.md 2.4, only with FAILED and, for a provider's 429 or a lost pass, HANDED_BACK
     message: str = ""
     retryable: bool = True
     killed_child: bool = False  # the child died under this attempt, and not by our hand
@@ -60,6 +60,7 @@ class Outcome:
     dropped_milestones: int = 0
     log_bytes: int = 0  # how much was written to the attempt's log file
     peak_bytes: int | None = None  # most memory above the child's base, where the device can tell
+    alone: bool = False  # with HANDED_BACK: the pass failed, so this one is never put into a batch again
 
 
 def classify(
@@ -83,6 +84,16 @@ def classify(
     if last is not None:
         return _framed(last)
     return _died(exit_status, host_oom)
+
+
+def of_member(outcome: Outcome, last: End | LoadFailed | None) -> Outcome:
+    """Say what the outcome of a pass means for one of its members, which had `last` as its own end frame.
+
+    What nobody can lay at one member's door costs none of them an attempt: they are tried again, each alone.
+    """
+    if outcome.verdict is not Verdict.FAILED or (isinstance(last, Failed) and not last.alone):
+        return outcome
+    return Outcome(Verdict.HANDED_BACK, outcome.code, outcome.message, run_ms=outcome.run_ms, alone=True)
 
 
 def _stopped(stop: Stop, last: End | LoadFailed | None, exit_status: int | None) -> Outcome:

@@ -17,6 +17,11 @@ class Limits:
     silence_s: float | None = None
 
 
+def strictness(limits: Limits) -> float:
+    """Return what orders limits by their time limit, the strictest first: one of them bounds a whole pass."""
+    return float("inf") if limits.timeout_s is None else limits.timeout_s
+
+
 def deadline(limits: Limits, begun_s: float, heard_s: float) -> tuple[float, Stop] | None:
     """Return when the attempt is to be stopped, and why; None without limits.
 

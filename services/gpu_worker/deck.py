@@ -1,0 +1,44 @@
+"""What lies on the deck of a slot, and what all lanes of one registration share."""
+
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts.models import ModelRegistry
+from contracts.store.attempts import Attempt as Right
+from contracts.store.attempts import Attempts, Offer
+from services.gpu_worker.finish import Desk
+
+
+@dataclass(frozen=True, slots=True)
+class OnDeck:
+    """An offer and the work entry that brought it."""
+
+    offer: Offer
+    position: str
+    right: Right
+    scratch: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """What all lanes of one registration share."""
+
+    worker_id: str
+    pool: str
+    attempts: Attempts
+    models: ModelRegistry
+    desk: Desk
+    scratch_dir: Path
+    artifacts_s: float
+    handled: "set[str]"  # work entries to be acknowledged with the next heartbeat
+    cancels: "set[tuple[str, int]]"  # asked for, maybe before we know that our start was accepted
+
+
+def take_next(deck: deque[OnDeck]) -> list[OnDeck]:
+    """Take the next offer from the deck, with all that lie there of its batch."""
+    first = deck.popleft()
+    batch = [entry for entry in deck if first.offer.batch and entry.offer.batch == first.offer.batch]
+    for entry in batch:
+        deck.remove(entry)
+    return [first, *batch]
