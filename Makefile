@@ -15,11 +15,11 @@ RUN_STAMP := $(VENV)/.installed-cpu
 DEV_STAMP := $(VENV)/.installed-cpu-dev$(if $(EXTRAS),-$(subst $(comma),-,$(EXTRAS)))
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test lint format bench clean
+.PHONY: help demo up test lint format bench bench-scheduling clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | awk -F'#' '{printf "%-14s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | awk -F'#' '{printf "%-14s%s\n", $$1, $$2}'
 
 demo: $(RUN_STAMP) ## a prompt, a picture, a signed webhook: the whole way in under a minute
 	$(BIN)/headrace demo "$(PROMPT)"
@@ -42,6 +42,9 @@ format: $(DEV_STAMP) ## put the code into its one format
 
 bench: $(DEV_STAMP) ## measure, each figure beside a raw baseline; rewrites the table in README.md
 	$(BIN)/python -m benchmarks
+
+bench-scheduling: $(DEV_STAMP) ## the policy beside simpler ones under made-up load, on a simulated clock
+	$(BIN)/python -m benchmarks.scheduling
 
 clean: ## remove the virtual environment and all state of `make up`
 	rm -rf $(VENV) .headrace

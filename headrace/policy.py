@@ -1,4 +1,4 @@
-"""`headrace policy`: get and set. Needs the admin key."""
+"""`headrace policy`: get and set, which need the admin key, and simulate."""
 
 from typing import Annotated
 
@@ -7,8 +7,10 @@ import typer
 from headrace.client import JsonObject
 from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call
 from headrace.output import Format, show_one
+from headrace.simulate import simulate
 
 app = typer.Typer(no_args_is_help=True, help="How a pool shares its devices.")
+app.command()(simulate)
 
 _PATH = "/admin/v1/scheduler/policy"
 Pool = Annotated[str | None, typer.Option(help="Name of the pool.", show_default="the first one")]

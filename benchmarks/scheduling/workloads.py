@@ -12,6 +12,7 @@ from services.scheduler.simulate.fleet import Device
 HOURS_4_MS = 4 * 3_600_000
 DEVICES = 8
 FLOOD_TENANT = "t_flood"
+POPULAR = frozenset(f"base{i:02}@1" for i in range(3))
 
 
 @dataclass(frozen=True, slots=True)

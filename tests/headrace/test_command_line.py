@@ -275,3 +275,13 @@ def test_many_jobs_are_submitted_changed_and_cancelled(up: Up, tmp_path: Path) -
     assert (several.exit_code, several.json["matched"], several.json["failed"]) == (1, 2, 1)
     assert headrace(up, "jobs", "cancel", "--all", "--filter", "q=job_").exit_code == 2
     assert headrace(up, "jobs", "cancel", "--filter", "prio=low").exit_code == 2
+
+
+def test_the_jobs_of_the_log_are_simulated(up: Up) -> None:
+    headrace(up, "jobs", "submit", "hello", "--model", "echo", "--user-id", "u_cli", "--watch", "-o", "ndjson")
+
+    done = headrace(up, "policy", "simulate", "--from", "2020-01-01T00:00:00Z", "--devices", "sim:1GiB*2", "-o", "json")
+
+    assert done.exit_code == 0, done.err
+    assert done.json["data"][0]["jobs"] >= 1
+    assert done.json["neverStartedBefore"] == 0

@@ -385,7 +385,9 @@ class _Round:
         pressed = self._pressed(turn, place, lead_v)
         if pressed is not None:
             return self._give(turn, pressed, place, "deadline")
-        warm = self._best(turn, place, lead_v, place.slot.resident)
+        load_ms = self.estimates.load_ms(turn.job.job_class.model)
+        warm_v = min(lead_v, self.books.tenants[turn.anchor].v + 4 * load_ms * SCALE)
+        warm = self._best(turn, place, warm_v, place.slot.resident)
         if warm is None:
             return None
         fair_word = "idle" if place.is_idle else "deck"

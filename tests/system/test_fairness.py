@@ -64,12 +64,14 @@ async def test_a_constant_stream_of_high_priority_does_not_keep_low_from_running
     stack = await start_stack(devices="cpu", settings={"HEADRACE_SCHEDULER__POLICY__BYPASS_S": "0.5"})
     first = await stack.submit("paced", ONE_SLOT)
     await stack.wait_for_ends(first)  # the estimate is known
+    before = await stack.submit("slow", {"steps": 10, "step_s": 0.1})  # until all of them wait
+    await stack.wait_for(before, "job.started")
     low = [await stack.submit("paced", ONE_SLOT, priority="low") for _ in range(3)]
     high = [await stack.submit("paced", ONE_SLOT, priority="high") for _ in range(60)]
 
     await stack.wait_for_ends(*low)
 
-    starts = [entry.subject for entry in stack.log.entries if entry.type == "job.started"][1:]
+    starts = [entry.subject for entry in stack.log.entries if entry.type == "job.started"][2:]
     places = [starts.index(job) for job in low]
     for before, after in zip([-1, *places], places, strict=False):
         assert 5 <= after - before <= 20  # 2 B is ten jobs of 0.1 s, give or take what an estimate is off

@@ -2,6 +2,7 @@
 
 import pytest
 
+from contracts.policy import SchedulingPolicy
 from contracts.positions import entry_ms
 from tests.harness import Stack
 from tests.harness.tail import eventually
@@ -97,6 +98,7 @@ async def test_a_change_of_policy_reaches_the_log_it_is_judged_by(stack: Stack) 
     await stack.admin("PATCH", "/scheduler/policy", {"leadSeconds": None})
 
     await stack.log.wait_until(
-        lambda: stack.log.entries[-1].raw_data().get("policy", {}).get("leadS") == 60, "the setting again"
+        lambda: stack.log.entries[-1].raw_data().get("policy", {}).get("leadS") == SchedulingPolicy().lead_s,
+        "the setting again",
     )
     await stack.audit()

@@ -10,10 +10,12 @@ from services.scheduler.fold.accounts import Tenant
 from services.scheduler.fold.boards import ClassBoard, Shelf
 from services.scheduler.fold.choices import Choice
 from services.scheduler.fold.inside import best_on, fair_job, only_band, survey
+from services.scheduler.fold.ledger import SCALE
 from services.scheduler.fold.lines import Waiting
 from services.scheduler.fold.placement import Place
 from services.scheduler.fold.scratch import Fair, Scratch
 
+LEAD_IN_LOADS = 4  # of the fair job's model; where nothing is known of it, the fair job goes first
 _MOST_DEADLINES = 16  # looked at for one place
 
 
@@ -23,7 +25,7 @@ def departure(scratch: Scratch, fair: Fair, place: Place) -> Choice | None:
     if job is not None:
         return scratch.offer(fair, job, place, "deadline")
     classes = [board for model in place.slot.resident for board in scratch.boards.of_model(model) if board.count]
-    job = _best_of(scratch, fair, classes, place, fair.anchor.v + scratch.knobs.lead)
+    job = _best_of(scratch, fair, classes, place, fair.anchor.v + _lead_for(scratch, fair.job))
     return None if job is None else scratch.offer(fair, job, place, "warm")
 
 
@@ -32,6 +34,11 @@ def inside_lead(scratch: Scratch, fair: Fair, place: Place, most_v: int) -> Choi
     classes = [board for domain in fair.domains for board in domain.classes]
     job = _best_of(scratch, fair, classes, place, most_v)
     return None if job is None else scratch.offer(fair, job, place, "fit")
+
+
+def _lead_for(scratch: Scratch, job: Waiting) -> int:
+    """Return how far a warm job may lead this one: never so far that it costs others much more than a load saves."""
+    return min(scratch.knobs.lead, LEAD_IN_LOADS * scratch.estimates.load_ms(job.job_class.model) * SCALE)
 
 
 def _best_of(scratch: Scratch, fair: Fair, classes: Sequence[ClassBoard], place: Place, most_v: int) -> Waiting | None:

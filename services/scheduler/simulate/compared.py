@@ -1,0 +1,48 @@
+"""The same arrivals under two policies or fleets, side by side. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from contracts.policy import SchedulingPolicy
+from services.scheduler.simulate.arrivals import Arrival, Ran
+from services.scheduler.simulate.clocked import simulate
+from services.scheduler.simulate.fleet import Device
+from services.scheduler.simulate.folded import Folded
+from services.scheduler.simulate.measure import Use, Waits, group, use, waits
+
+MOST_TENANTS = 10  # by jobs
+_SLACK_MS = 86_400_000  # for holds and start-by clocks; a job that fits nowhere must not keep the clock going for ever
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a run is given beside the arrivals. `weights`: of tenants inside their tier."""
+
+    devices: Sequence[Device]
+    policy: SchedulingPolicy
+    weights: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it. `waits`: by `all`, `tier <name>` and `tenant <id>`."""
+
+    waits: dict[str, Waits]
+    use: Use
+    never_started: int
+
+
+def run(arrivals: Sequence[Arrival], setting: Setting) -> Outcome:
+    """Simulate until nothing happens any more."""
+    ends_ms = max(arrival.at_ms for arrival in arrivals) + sum(one.run_ms + one.load_ms for one in arrivals) + _SLACK_MS
+    scheduler = Folded(setting.devices, arrivals, setting.policy, setting.weights)
+    jobs = simulate(arrivals, setting.devices, scheduler, ends_ms)
+    until_ms = max(job.arrival.at_ms if job.end_ms is None else job.end_ms for job in jobs)
+    found = {name: waits(several, until_ms) for name, several in _groups(jobs).items()}
+    return Outcome(found, use(jobs, len(setting.devices), until_ms), sum(job.start_ms is None for job in jobs))
+
+
+def _groups(jobs: Sequence[Ran]) -> dict[str, Sequence[Ran]]:
+    tenants = group(jobs, lambda job: f"tenant {job.arrival.tenant_id}")
+    largest = sorted(tenants.items(), key=lambda named: (-len(named[1]), named[0]))[:MOST_TENANTS]
+    return {"all": jobs, **group(jobs, lambda job: f"tier {job.arrival.tier}"), **dict(largest)}
