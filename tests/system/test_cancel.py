@@ -26,7 +26,7 @@ async def test_a_cancel_works_in_every_state_and_says_the_same_twice(stack: Stac
         assert [(await stack.cancel(job)).status for _ in range(2)] == [200, 200]
         assert (await stack.get(job))["status"] == "cancelled"
     for job in running:
-        assert (await stack.cancel(job)).status == 202
+        assert (await stack.cancel(job)).status in (202, 200)  # it may have stopped before the answer was made
         assert (await stack.cancel(job)).status in (202, 200)  # it may have stopped meanwhile
         await stack.wait_for(job, "job.cancelled")
         assert stack.log.ms_between(job, "job.cancel_requested", "job.cancelled") < 2_000

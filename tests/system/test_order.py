@@ -30,8 +30,9 @@ async def test_a_tenant_with_one_job_waits_for_no_backlog_of_another(stack: Stac
     newcomers_key = await stack.make_tenant()
     for _ in range(40):
         await stack.submit("paced", {"steps": 1, "step_s": 0.1})  # its estimate is of these jobs alone
-    await stack.log.wait_until(lambda: sum(map(stack.log.has_ended, stack.jobs)) >= 4, "the flood is being worked on")
-    # of a model that is loaded: for another one it might have to let a few warm jobs go first
+    await stack.log.wait_until(lambda: sum(map(stack.log.has_ended, stack.jobs)) >= 8, "the flood is being worked on")
+    # no guess of what its jobs take is outstanding any more, and the newcomer's model is loaded: for another one it
+    # might have to let a few warm jobs go first
     newcomer = await stack.submit("paced", {"steps": 1, "step_s": 0.1}, key=newcomers_key)
 
     await stack.wait_for(newcomer, "job.started")
