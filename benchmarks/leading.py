@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.processes import ROOT, STOP_LIMIT_S
+from benchmarks.processes import ROOT, end
 from contracts import events as ev
 from contracts import ids
 from contracts.positions import START, entry_key
@@ -45,12 +45,7 @@ def scheduler(url: str, profile: Path | None = None, told: bool = False) -> Iter
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
 
 
 async def admit(store: Store, count: int) -> None:

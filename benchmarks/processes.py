@@ -29,12 +29,7 @@ def running(*command: str, env: Mapping[str, str] | None = None) -> Iterator[tup
     try:
         yield json.loads(_first_line(process)), process.pid
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
         assert process.stdout is not None
         process.stdout.close()
 
@@ -65,3 +60,13 @@ def _first_line(process: "subprocess.Popen[bytes]") -> bytes:
     if not line:
         raise ChildProcessError(f"{process.args!r} ended with {process.wait(STOP_LIMIT_S)} before it was ready")
     return line
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Ask a process to end, and see to it that it has."""
+    process.terminate()
+    try:
+        process.wait(STOP_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
