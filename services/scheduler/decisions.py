@@ -41,22 +41,24 @@ class Basis:
 
 
 def offer(job: Job, choice: Choice, offer_id: str, basis: Basis, i: int, of: int) -> Decision:
-    """Offer a job to a slot."""
+    """Offer a job to a slot, alone or as a member of a batch."""
+    batch = "" if choice.batch is None else f"{basis.turn}-{choice.batch}"
     event = ev.JobAssigned(
         worker_id=choice.worker_id, offer_id=offer_id, slot=choice.slot, device=choice.device, bytes=choice.bytes,
         est_ms=choice.est_ms, wait_ms=choice.wait_ms, policy=policy.NAME, policy_version=policy.VERSION,
         phase=choice.phase, anchor=choice.anchor or None, why=choice.why, basis=basis.position, turn=basis.turn, i=i,
-        of=of, now_ms=basis.now_ms, hold_until_ms=choice.hold_until_ms,
+        of=of, now_ms=basis.now_ms, hold_until_ms=choice.hold_until_ms, batch=batch or None,
+        batch_size=choice.batch_size if batch else None,
     )  # fmt: skip
     made = Offer(
         job.id, offer_id, choice.slot, job.fence, job.attempt, job.max_attempts, job.tenant_id, job.model,
-        job.timeout_ms, choice.bytes, choice.est_ms, tuple(sorted(job.hooks)),
+        job.timeout_ms, choice.bytes, choice.est_ms, tuple(sorted(job.hooks)), batch,
     )  # fmt: skip
     write = Write(
         job.id, (event,), hooked=job.hooks,
         guard=JobGuard(states=(JobStatus.QUEUED,), fence=job.fence, run=job.run),
-        worker_guard=WorkerGuard(choice.worker_id, open=True, deck_empty=choice.slot),
-        worker_fields=(on_deck(choice.worker_id, choice.slot, job.id, offer_id),),
+        worker_guard=WorkerGuard(choice.worker_id, open=True, deck_empty=choice.slot, batch=batch),
+        worker_fields=(on_deck(choice.worker_id, choice.slot, job.id, offer_id, batch),),
         work=(WorkEntry(choice.worker_id, "offer", made.to_data()),),
     )  # fmt: skip
     return Decision(write, job.id, choice.worker_id, choice.slot)

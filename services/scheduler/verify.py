@@ -82,8 +82,14 @@ def _check(turn: _Turn, state: PoolState, entries: Sequence[Entry]) -> list[Faul
 def _said(job_id: str, event: ev.JobAssigned) -> Choice:
     return Choice(
         job_id, event.worker_id, event.slot, event.device, event.bytes, event.est_ms, event.wait_ms,
-        event.anchor or "", event.why, event.phase or "", event.hold_until_ms,
+        event.anchor or "", event.why, event.phase or "", event.hold_until_ms, _batch(event), event.batch_size or 1,
     )  # fmt: skip
+
+
+def _batch(event: ev.JobAssigned) -> int | None:
+    """Return which choice of its turn the batch began with."""
+    number = (event.batch or "").rpartition("-")[2]
+    return int(number) if number.isdecimal() else None
 
 
 def _is_explained(choice: Choice, turn: _Turn, entries: Sequence[Entry]) -> bool:

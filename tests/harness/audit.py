@@ -119,6 +119,7 @@ class _Slots:
     known: dict[tuple[str, int], ev.SlotInfo] = field(default_factory=dict)
     running: dict[str, tuple[str, int]] = field(default_factory=dict)  # job -> worker, slot
     decks: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)  # job, offer -> worker, slot
+    batches: dict[str, str | None] = field(default_factory=dict)  # job -> the batch of its newest offer
 
     def judge(self, entry: Entry) -> list[str]:
         """Fold one entry; returns what it breaks."""
@@ -147,7 +148,12 @@ class _Slots:
 
     def _offered(self, job: str, event: ev.JobAssigned) -> list[str]:
         place = (event.worker_id, event.slot)
-        faults = [f"{other} and {job} on the deck of {place}" for (other, _), at in self.decks.items() if at == place]
+        self.batches[job] = event.batch
+        faults = [
+            f"{other} and {job} on the deck of {place}"
+            for (other, _), at in self.decks.items()
+            if at == place and not self._together(job, other)
+        ]
         slot = self.known.get(place)
         if slot is not None and slot.bytes and event.bytes > slot.bytes:
             faults.append(f"{job} needs {event.bytes} bytes and was offered to {slot.device}, which has {slot.bytes}")
@@ -155,10 +161,17 @@ class _Slots:
         return faults
 
     def _started(self, job: str, place: tuple[str, int]) -> list[str]:
-        beside = [other for other, at in self.running.items() if at == place or other == job]
+        beside = [
+            other
+            for other, at in self.running.items()
+            if other == job or (at == place and not self._together(job, other))
+        ]
         self._let_go(job)
         self.running[job] = place
         return [f"{job} started on {place} beside {beside}"] if beside else []
+
+    def _together(self, job: str, other: str) -> bool:
+        return self.batches.get(job) is not None and self.batches[job] == self.batches.get(other)
 
     def _let_go(self, job: str) -> None:
         self.running.pop(job, None)

@@ -46,7 +46,8 @@ def _take(world: World, step: str, n: int) -> None:
     match step:
         case "submit":
             start_by_ms = 3_000 if n % 4 == 0 else None
-            world.submit(f"t_{n % 3}", priority=WORDS[n % 4], vram_bytes=n % 12, start_by_ms=start_by_ms)
+            batch = {"max_batch": 3, "bucket": "steps=4"} if n in (1, 2, 5, 6) else {}
+            world.submit(f"t_{n % 3}", priority=WORDS[n % 4], vram_bytes=n % 12, start_by_ms=start_by_ms, **batch)
         case "later":
             world.submit(f"t_{n % 3}", run_at_ms=world.now_ms + 1_000)
         case "turn":
@@ -120,8 +121,16 @@ def test_no_deck_holds_two_jobs_no_job_lies_on_two_decks_and_nothing_is_over_its
 ) -> None:
     world = play(steps)
 
+    batches = {
+        event.offer_id: event.batch or event.offer_id
+        for entry in world.entries
+        if isinstance(event := entry.event(), ev.JobAssigned)
+    }
     offered = Counter(
-        (offer.worker_id, offer.slot) for job in world.state.jobs.values() for offer in job.offers.values()
+        (offer.worker_id, offer.slot)
+        for offer, _ in {
+            batches[offer.id]: (offer, job) for job in world.state.jobs.values() for offer in job.offers.values()
+        }.values()
     )
     assert not offered or max(offered.values()) == 1
     assert all(len(job.offers) <= 1 for job in world.state.jobs.values())

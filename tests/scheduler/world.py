@@ -1,7 +1,7 @@
 """A pool without a store: the log as a list, the leader's turns written straight into it, workers that obey."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from contracts import events as ev
 from contracts.job import JobStatus
@@ -92,13 +92,13 @@ class World:
 
     # -- what the leader does ---------------------------------------------------------------------------------
 
-    def turn(self, **seen: object) -> list[Decision]:
-        """Plan one turn and write all of it."""
+    def turn(self, refused: Callable[[Decision], bool] = lambda decision: False, **seen: object) -> list[Decision]:
+        """Plan one turn and write all of it but what is `refused`."""
         self._turn += 1
         fields: dict[str, object] = {"now_ms": self.now_ms, "turn": self._turn, "needed_from": "0-0"}
         observed = Observed(**(fields | seen))  # type: ignore[arg-type]
         made = plan_turn(self.state, RULES, observed, lambda: 0.5, lambda: f"o{next(self._offers)}")
-        for decision in made:
+        for decision in (decision for decision in made if not refused(decision)):
             self.write(decision.write.subject, *decision.write.events, fence=decision.write.fence)
         return made
 
@@ -119,10 +119,10 @@ class World:
 
     def on_decks(self) -> list[str]:
         return [
-            slot.deck
+            job_id
             for worker in self.state.workers.values()
             for slot in worker.slots.values()
-            if slot.deck is not None
+            for job_id in slot.deck_offers.values()
         ]
 
     def types(self, subject: str) -> list[str]:

@@ -21,6 +21,8 @@ class Choice:
     why: str
     phase: str = "flat"
     hold_until_ms: int | None = None
+    batch: int | None = None  # number of the choice of this round whose job it shares a pass with, or its own
+    batch_size: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from services.scheduler.fold.batches import with_companions
 from services.scheduler.fold.choices import Choice, Held
 from services.scheduler.fold.decks import late_holds, on_decks
 from services.scheduler.fold.ledger import FLAT
@@ -30,7 +31,7 @@ def choose(scratch: Scratch, held: Sequence[Held], limit: int, *, pressing: bool
             choice = _next_choice(scratch, place)
             if choice is None:
                 break
-            choices.append(choice)
+            choices += with_companions(scratch, choice, len(choices), limit - len(choices))
     choices += list(late_holds(scratch, held, overdue=False))[: limit - len(choices)]
     if pressing and len(choices) < limit:
         choices += list(on_decks(scratch, closed))[: limit - len(choices)]

@@ -121,12 +121,12 @@ def _load_started(books: Books, job: Job, event: ev.ModelLoadStarted, now_ms: in
 
 
 def _load_completed(books: Books, job: Job, event: ev.ModelLoadCompleted, now_ms: int) -> None:
-    job.runs_from_ms, job.load_ms = now_ms, event.ms
+    job.runs_from_ms, job.load_ms = now_ms, event.ms // job.sharers  # a batch shares it, as it shares its run
     books.estimates.learn_load(job.model, event.ms)
     books.note_resident(job, True)
     slot = books.slot(job.worker_id, job.slot)
     if slot is not None and slot.running == job.id:
-        slot.est_ms = books.estimates.run_ms(job.model, job.bucket)
+        slot.est_ms = books.estimates.run_ms(job.model, job.bucket) * len(slot.running_jobs)
         slot.free_at_ms = now_ms + slot.est_ms
     books.refresh(job)
 

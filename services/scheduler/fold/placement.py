@@ -130,10 +130,19 @@ class Room:
 
     def take(self, place: Place, job_bytes: int) -> None:
         """Fill the place's deck."""
-        slot = place.slot
-        added_bytes = max(slot.running_bytes, job_bytes) - slot.running_bytes
-        self._added[place.device] = self._added.get(place.device, 0) + added_bytes
-        del self._free[place.worker.id, slot.index]
+        self._added[place.device] = self._added.get(place.device, 0) + _added_bytes(place, job_bytes)
+        del self._free[place.worker.id, place.slot.index]
+
+    def may_join(self, place: Place, job_class: JobClass, members: int) -> bool:
+        """Whether one more job of the class may share the place with the `members` that were given it."""
+        together = job_class._replace(bytes=(members + 1) * job_class.bytes)
+        beside_bytes = self._added.get(place.device, 0) - _added_bytes(place, members * job_class.bytes)
+        return place.can_hold(together, beside_bytes)
+
+    def join(self, place: Place, job_class: JobClass, members: int) -> None:
+        """Let one more job lie on the deck of the place; each counts with all its bytes."""
+        grown_bytes = _added_bytes(place, (members + 1) * job_class.bytes)
+        self._added[place.device] += grown_bytes - _added_bytes(place, members * job_class.bytes)
 
     def drained_for(self, job_class: JobClass) -> Device | None:
         """Return the device that would be the first to have room for the job if it were given nothing new."""
@@ -142,6 +151,10 @@ class Room:
             if place.could_hold(job_class) and place.device not in ready:
                 ready[place.device] = _ready_at_ms(place, job_class)
         return min(ready, key=lambda device: (ready[device], device), default=None)
+
+
+def _added_bytes(place: Place, deck_bytes: int) -> int:
+    return max(place.slot.running_bytes, deck_bytes) - place.slot.running_bytes
 
 
 def _slots_of(place: Place) -> list[Slot]:

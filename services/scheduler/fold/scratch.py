@@ -5,6 +5,7 @@ changes for good only when entries are read back. What frees room frees nothing 
 keeps every cap and every budget.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -30,6 +31,16 @@ class Fair:
     found: dict[int, Heads]
     domains: tuple[Domain, ...]
     tiers: Collection[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where a job was placed on the scratch, and for whom."""
+
+    fair: Fair
+    job: Waiting
+    place: Place
+    most_v: int  # virtual time up to which a tenant may share the pass
 
 
 @dataclass(slots=True)
@@ -58,6 +69,8 @@ class Scratch:
     now_ms: int
     _undo: list[_Before] = field(default_factory=list)
     draining: dict[Device, int] = field(default_factory=dict)  # -> virtual time up to which others may go there
+    placed: Placed | None = None  # the last offer, if its model takes batches
+    given: Counter[JobClass] = field(default_factory=Counter)  # jobs of each class that were taken in this round
 
     def fair(self, place: Place, *, flat: bool = False) -> Fair | None:
         """Return the fair choice among all that the place could ever hold; `flat`: as if no tier had a floor."""
@@ -77,13 +90,31 @@ class Scratch:
         job, due = fair_job(anchor, found, self.knobs.bypass_ms)
         return Fair(phase, anchor, job, due, found, domains, tiers)
 
-    def offer(self, fair: Fair, job: Waiting, place: Place, why: str) -> Choice:
+    def offer(self, fair: Fair, job: Waiting, place: Place, why: str, most_v: int | None = None) -> Choice:
+        """Give the job a free place.
+
+        Args:
+            most_v: how far it was let go before the fair job, which holds for all that share its pass.
+        """
+        if job is fair.job and why == "warm":
+            why, most_v = "idle" if place.is_idle else "deck", None
+        self.placed = None
+        if job.job_class.max_batch > 1:
+            self.placed = Placed(fair, job, place, fair.anchor.v + self.knobs.lead if most_v is None else most_v)
+        choice = self._give(fair, job, place, why, self.cost_ms(job.job_class, place))
+        self.room.take(place, job.job_class.bytes)
+        return choice
+
+    def join(self, fair: Fair, job: Waiting, place: Place, members: int) -> Choice:
+        """Let the job share the pass of the `members` that were given the place; the model is loaded for them."""
+        job_class = job.job_class
+        self.room.join(place, job_class, members)
+        return self._give(fair, job, place, "batch", self.estimates.run_ms(job_class.model, job_class.bucket))
+
+    def _give(self, fair: Fair, job: Waiting, place: Place, why: str, est_ms: int) -> Choice:
         tenant = self.ledger.tenants[job.tenant_id]
         found = fair.found if tenant is fair.anchor else survey(tenant, fair.domains, self.view)
-        why = ("idle" if place.is_idle else "deck") if job is fair.job and why == "warm" else why
-        est_ms = self.cost_ms(job.job_class, place)
         self.take(tenant, job, est_ms, fair.phase, found)
-        self.room.take(place, job.job_class.bytes)
         phase = "flat" if fair.phase == FLAT else f"reserved:{TIERS[fair.phase]}"
         return Choice(
             job.job_id, place.worker.id, place.slot.index, place.slot.device, job.job_class.bytes, est_ms,
@@ -115,6 +146,7 @@ class Scratch:
             self.tokens[name] = self.tokens.get(name, 0) - units
         self.view.taken.add(job.job_id)
         self.view.touched.add(tenant.id)
+        self.given[job.job_class] += 1
 
     def undo(self) -> int:
         """Put everything back; returns how many entries that took."""

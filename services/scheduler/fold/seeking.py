@@ -25,15 +25,16 @@ def departure(scratch: Scratch, fair: Fair, place: Place) -> Choice | None:
     if job is not None:
         return scratch.offer(fair, job, place, "deadline")
     classes = [board for model in place.slot.resident for board in scratch.boards.of_model(model) if board.count]
-    job = _best_of(scratch, fair, classes, place, fair.anchor.v + _lead_for(scratch, fair.job))
-    return None if job is None else scratch.offer(fair, job, place, "warm")
+    most_v = fair.anchor.v + _lead_for(scratch, fair.job)
+    job = _best_of(scratch, fair, classes, place, most_v)
+    return None if job is None else scratch.offer(fair, job, place, "warm", most_v)
 
 
 def inside_lead(scratch: Scratch, fair: Fair, place: Place, most_v: int) -> Choice | None:
     """Choose what fits while the fair job does not, of a tenant within the lead."""
     classes = [board for domain in fair.domains for board in domain.classes]
     job = _best_of(scratch, fair, classes, place, most_v)
-    return None if job is None else scratch.offer(fair, job, place, "fit")
+    return None if job is None else scratch.offer(fair, job, place, "fit", most_v)
 
 
 def _lead_for(scratch: Scratch, job: Waiting) -> int:
@@ -52,6 +53,13 @@ def _best_of(scratch: Scratch, fair: Fair, classes: Sequence[ClassBoard], place:
             limit_v = most_v if best is None else min(most_v, best[0])
             found = _first_in(scratch, fair, board, tier, limit_v)
             best = found if found is not None and (best is None or found < best) else best
+    return None if best is None else best[3]
+
+
+def next_of_class(scratch: Scratch, fair: Fair, board: ClassBoard, most_v: int) -> Waiting | None:
+    """Return the next job of one class in fair order, of a tenant up to `most_v`; what was taken counts no more."""
+    candidates = [_first_in(scratch, fair, board, tier, most_v) for tier in fair.tiers if board.heaps[tier]]
+    best = min((found for found in candidates if found is not None), default=None)
     return None if best is None else best[3]
 
 

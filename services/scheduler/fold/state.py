@@ -111,5 +111,8 @@ class PoolState(Books):
         for place in found:
             job = self.jobs.get(place.slot.deck or "")
             # an idle slot is starting what lies on its deck at this very moment
-            if job is not None and place.slot.running is not None and place.slot.deck_offer in job.offers:
+            # a batch is not taken apart: what would be withdrawn with it is mostly somebody else's
+            is_batch = len(place.slot.deck_offers) > 1
+            is_running = place.slot.running is not None
+            if job is not None and is_running and not is_batch and place.slot.deck_offer in job.offers:
                 yield OnDeck(place, job.id, place.slot.deck_offer, job.tenant_id, job.band)
