@@ -23,24 +23,29 @@ class Clock(IntEnum):
 
 
 LEAST_EXCESS_MS = 2_000  # a run shorter than this is never worth another entry
-_NOTHING: tuple[int | None, ...] = (None,) * len(Clock)
+Dues = tuple[int | None, int | None, int | None, int | None, int | None]  # for each clock
+_NOTHING: Dues = (None, None, None, None, None)
 
 
 class Timers:
     """The timers of all jobs of a pool, one heap for each clock."""
 
     def __init__(self) -> None:
-        self._heaps: dict[Clock, list[tuple[int, str]]] = {clock: [] for clock in Clock}
-        self._noted: dict[str, tuple[int | None, ...]] = {}  # only of jobs with a clock that runs
+        self._heaps: list[list[tuple[int, str]]] = [[] for _ in Clock]
+        self._noted: dict[str, Dues] = {}  # only of jobs with a clock that runs
 
     def watch(self, job: Job) -> None:
         """Note what the job is now waiting for; call it after every change of the job."""
-        dues = tuple(due_ms(job, clock) for clock in Clock)
-        before = self._noted.pop(job.id, _NOTHING)
-        if dues != _NOTHING:
-            self._noted[job.id] = dues
-        for clock, at_ms, noted_ms in zip(Clock, dues, before, strict=True):
-            if at_ms is not None and at_ms != noted_ms:
+        dues = dues_ms(job)
+        before = self._noted.get(job.id, _NOTHING)
+        if dues == before:
+            return
+        if dues == _NOTHING:
+            del self._noted[job.id]
+            return
+        self._noted[job.id] = dues
+        for clock, at_ms in enumerate(dues):
+            if at_ms is not None and at_ms != before[clock]:
                 heappush(self._heaps[clock], (at_ms, job.id))
 
     def due(self, clock: Clock, now_ms: int, find: Callable[[str], Job | None], limit: int) -> list[Job]:
@@ -52,7 +57,7 @@ class Timers:
         while heap and heap[0][0] <= now_ms and len(found) < limit:
             at_ms, job_id = heappop(heap)
             job = find(job_id)
-            if job is not None and due_ms(job, clock) == at_ms and job_id not in seen:
+            if job is not None and dues_ms(job)[clock] == at_ms and job_id not in seen:
                 seen.add(job_id)
                 found.append(job)
                 kept.append((at_ms, job_id))
@@ -66,26 +71,20 @@ class Timers:
         while heap:
             at_ms, job_id = heap[0]
             job = find(job_id)
-            if job is not None and due_ms(job, clock) == at_ms:
+            if job is not None and dues_ms(job)[clock] == at_ms:
                 return at_ms
             heappop(heap)
         return None
 
 
-def due_ms(job: Job, clock: Clock) -> int | None:
-    """Return when this clock of the job runs out; None while it does not run."""
+def dues_ms(job: Job) -> Dues:
+    """Return when each clock of the job runs out; None for those that do not run."""
     if job.ending or job.aside:
-        return None
-    match clock:
-        case Clock.QUEUE:
-            return job.not_before_ms if job.status in WAITING else None
-        case Clock.START_BY:
-            return job.start_by_at_ms if job.status in WAITING else None
-        case Clock.RUN_FOR:
-            running = job.status is JobStatus.IN_PROGRESS and job.on_device
-            return job.runs_from_ms + job.timeout_ms if running else None
-        case Clock.RECHARGE:
-            running = job.status is JobStatus.IN_PROGRESS and job.on_device and job.is_charged
-            return job.started_ms + max(LEAST_EXCESS_MS, 2 * job.charged_ms * job.sharers) if running else None
-        case Clock.LIMITED:
-            return job.limited_since_ms if job.status in WAITING and not job.cancel_requested else None
+        return _NOTHING
+    if job.status in WAITING:
+        limited_since_ms = None if job.cancel_requested else job.limited_since_ms
+        return job.not_before_ms, job.start_by_at_ms, None, None, limited_since_ms
+    if job.status is not JobStatus.IN_PROGRESS or not job.on_device:
+        return _NOTHING
+    recharge_ms = max(LEAST_EXCESS_MS, 2 * job.charged_ms * job.sharers)
+    return None, None, job.runs_from_ms + job.timeout_ms, job.started_ms + recharge_ms if job.is_charged else None, None
