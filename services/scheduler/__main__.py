@@ -98,7 +98,6 @@ async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logge
             await pause(failures, stop, random.random())
             continue
         gc.freeze()  # a full collection of a large fold would stall the turns
-        gc.set_threshold(20_000, 20, 50)  # a job makes hundreds of objects and hardly ever a cycle
         await Candidate(store, pool, state, config, log, _keep_apart).run(stop)
 
 
@@ -134,6 +133,7 @@ def main() -> int:
         if not settings.redis.url:
             raise ConfigError(["HEADRACE_REDIS__URL: is not set; give the URL of the store"])
         log = configure_logging("scheduler", settings.log.level)
+        gc.set_threshold(20_000, 20, 50)  # a job makes hundreds of objects and hardly ever a cycle
         if sys.argv[1:2] == ["--snapshot"]:
             return uvloop.run(_snapshot(settings, sys.argv[2], log))
         uvloop.run(serve(settings, log))

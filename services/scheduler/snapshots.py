@@ -5,6 +5,7 @@ A standby keeps one from its own state. Where there is none, the leader starts a
 save folding again, but forking a process with threads and an event loop is not safe everywhere.
 """
 
+import gc
 import random
 from collections.abc import Awaitable, Callable
 
@@ -56,10 +57,21 @@ async def load_state(store: Store, pool: str) -> PoolState:
     """
     try:
         kept = await store.snapshots.load(pool)
-        return PoolState() if kept is None else load(kept[1])
+        return PoolState() if kept is None else _load(kept[1])
     except Corrupt as error:
         log.warning("snapshot_not_read", pool=pool, reason=str(error), hint="the whole log is folded; restart workers")
         return PoolState()
+
+
+def _load(data: bytes) -> PoolState:
+    """Load without the collector: it would look through all that is made again and again, and find nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return load(data)
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 async def keep_state(store: Store, pool: str, state: PoolState) -> bool:

@@ -2,8 +2,9 @@
 
 What can be derived (queues, boards, timers, decks' other ends) is not written; a state restored in the middle of a log
 and folded on is the same as one that was never interrupted.
-Rows are read by the names that stand above them: a new field that has a default needs nothing more. Any other change of
-what is kept, or of what it means, needs another VERSION; a state of another version is not read, but folded anew.
+Jobs stand in columns, slots in rows, by the names of their fields: a new field that has a default needs nothing more.
+Any other change of what is kept, or of what it means, needs another VERSION; a state of another version is not read,
+but folded anew.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +17,17 @@ from contracts.errors import Corrupt
 from contracts.events import TenantRule
 from contracts.job import TERMINAL, JobStatus
 from contracts.positions import entry_key
+from services.scheduler.fold.columns import Column, Read, pack, unpack
 from services.scheduler.fold.keeping import dump_policy, load_policy
 from services.scheduler.fold.records import Job, Offer, Slot, Worker
 from services.scheduler.fold.state import PoolState
 
-VERSION = 5
-_JOB = tuple(field.name for field in fields(Job))
+VERSION = 6
+READ: Read = {
+    "hooks": frozenset,
+    "resources": lambda drawn: tuple((name, units) for name, units in drawn),
+    "status": JobStatus,
+}
 _SLOT = tuple(field.name for field in fields(Slot))
 _NUMBERS = ("position", "entries_read", "admitted", "mismatches", "policy_position")
 
@@ -32,8 +38,7 @@ def dump(state: PoolState) -> bytes:
         {
             "version": VERSION,
             **{name: getattr(state, name) for name in _NUMBERS},
-            "jobFields": _JOB,
-            "jobs": [_row(job, _JOB) for job in state.jobs.values()],
+            "jobs": _dump_jobs(list(state.jobs.values())),
             "slotFields": _SLOT,
             "workers": [_dump_worker(worker) for worker in state.workers.values()],
             "estimates": state.estimates.snapshot(),
@@ -65,17 +70,14 @@ def _load(raw: dict[str, Any]) -> PoolState:
     state = PoolState()
     for name in _NUMBERS:
         setattr(state, name, raw[name])
-    jobs = (_load_job(dict(zip(raw["jobFields"], row, strict=True))) for row in raw["jobs"])
-    state.jobs = {job.id: job for job in jobs}
+    state.jobs = _load_jobs(**raw["jobs"])
     workers = (_load_worker(worker, raw["slotFields"]) for worker in raw["workers"])
     state.workers = {worker.id: worker for worker in workers}
     state.estimates.restore(**raw["estimates"])
-    state.by_age.extend(
-        (job.first, job.id) for job in sorted(state.jobs.values(), key=lambda job: entry_key(job.first))
-    )
-    for job in sorted(state.jobs.values(), key=lambda job: (job.ended_ms, entry_key(job.last))):
-        if job.status in TERMINAL:
-            state.ended[job.status].append((job.id, job.run))
+    state.by_age.extend((job.first, job.id) for job in state.jobs.values())  # as they were admitted
+    ended = [job for job in state.jobs.values() if job.status in TERMINAL]
+    for job in sorted(ended, key=lambda job: (job.ended_ms, entry_key(job.last))):
+        state.ended[job.status].append((job.id, job.run))
     load_policy(state.policy, raw["policy"])
     state.limits.restore(raw["limits"])
     state.budgets.restore(*raw["budgets"])
@@ -88,6 +90,20 @@ def _load(raw: dict[str, Any]) -> PoolState:
     }
     state.policy.resume(state.derive())
     return state
+
+
+def _dump_jobs(jobs: list[Job]) -> dict[str, Any]:
+    offers = {job.id: job.offers for job in jobs if job.offers}
+    return {"count": len(jobs), "columns": pack(Job, jobs, leave_out=("offers",)), "offers": offers}
+
+
+def _load_jobs(
+    count: int, columns: Mapping[str, Column], offers: Mapping[str, Mapping[str, Mapping[str, Any]]]
+) -> dict[str, Job]:  # fmt: skip
+    jobs = {job.id: job for job in unpack(Job, count, columns, READ)}
+    for job_id, standing in offers.items():
+        jobs[job_id].offers = {offer_id: Offer(**offer) for offer_id, offer in standing.items()}
+    return jobs
 
 
 def _row(record: object, names: Sequence[str]) -> list[object]:
@@ -105,13 +121,6 @@ def _dump_worker(worker: Worker) -> dict[str, object]:
     return {
         "id": worker.id, "last": worker.last, "models": worker.models, "draining": worker.draining, "slots": slots
     }  # fmt: skip
-
-
-def _load_job(values: dict[str, Any]) -> Job:
-    offers: Mapping[str, Mapping[str, Any]] = values["offers"]
-    values["offers"] = {offer_id: Offer(**offer) for offer_id, offer in offers.items()}
-    values["resources"] = tuple((name, units) for name, units in values.get("resources", ()))
-    return Job(**values | {"hooks": frozenset(values["hooks"]), "status": JobStatus(values["status"])})
 
 
 def _load_slot(values: dict[str, Any]) -> Slot:
