@@ -43,12 +43,12 @@ class Up:
 
     def __init__(
         self, *, store_url: str | None = None, workers: int = 1, devices: str = "cpu",
-        settings: dict[str, str] | None = None, log_url: str | None = None,
+        settings: dict[str, str] | None = None, log_url: str | None = None, pipelines: Path = PIPELINES,
     ) -> None:  # fmt: skip
         """`store_url`: a server of the test's own; `log_url`: the way to it that no proxy disturbs."""
         self.folder = Path(tempfile.mkdtemp(prefix="hr-"))
         self.settings = SETTINGS | (settings or {}) | ({"HEADRACE_REDIS__URL": store_url} if store_url else {})
-        self.arguments = ["--port", "0", "--data-dir", str(self.folder / "d"), "--pipelines", str(PIPELINES),
+        self.arguments = ["--port", "0", "--data-dir", str(self.folder / "d"), "--pipelines", str(pipelines),
                           "--workers", str(workers), "--devices", devices]  # fmt: skip
         self.ready: dict[str, Any] = {}
         self._log_url = log_url or store_url
@@ -151,7 +151,7 @@ class Up:
         environment = self.environment() | {
             "HEADRACE_REDIS__URL": self.ready["redis"],
             "HEADRACE_DATA_DIR": str(self.folder / "d"),
-            "HEADRACE_PIPELINES": str(PIPELINES),
+            "HEADRACE_PIPELINES": self.arguments[5],
             "HEADRACE_WORKER__DEVICES": self.arguments[-1],
             "HEADRACE_INGEST__PORT": "0",
             "PYTHONPATH": self.python_path,
