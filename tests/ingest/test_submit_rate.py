@@ -1,6 +1,6 @@
 """A tenant's rate of submits: 429 with a pause, headers that say what is left, and no repeat that costs one."""
 
-from tests.ingest.api import Api, log_length
+from tests.ingest.api import JOB, Api, log_length
 
 
 async def test_one_submit_too_many_is_429_with_its_pause_and_policy(api: Api) -> None:
@@ -37,6 +37,21 @@ async def test_a_repeat_of_a_key_costs_nothing_and_is_answered_when_nothing_is_l
     assert repeat.body["id"] == first.body["id"]
     assert repeat.headers["ratelimit"].startswith('"submit";r=0')
     assert (refused.status, refused.code) == (429, "rate_limited")
+
+
+async def test_a_batch_tells_the_least_that_was_left_to_its_items(api: Api) -> None:
+    key = await api.tenant("t_fast", submitsPerMinute=6)
+    batches = [{"jobs": [JOB] * count} for count in (7, 4, 2)] + [{"jobs": [JOB | {"model": "none"}]}]
+
+    some, none, over, wrong = [await api.call("POST", "/v1/jobs/batch", key=key, json=body) for body in batches]
+
+    assert [each["status"] for each in over.body["data"]] == [201, 429]
+    assert [answer.headers["ratelimit"] for answer in (some, none, over)] == [
+        '"submit";r=5;t=10', '"submit";r=1;t=50', '"submit";r=0;t=60',
+    ]  # fmt: skip
+    assert {answer.headers["ratelimit-policy"] for answer in (some, none, over, wrong)} == {'"submit";q=6;w=60'}
+    assert "ratelimit" not in wrong.headers
+    assert "ratelimit-policy" not in (await api.call("POST", "/v1/jobs/batch", json=batches[0])).headers
 
 
 async def test_a_rate_that_is_taken_back_is_no_limit_any_more(api: Api) -> None:

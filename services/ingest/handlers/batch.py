@@ -11,6 +11,7 @@ from dataclasses import replace
 from aiohttp import web
 
 from contracts.api import GenerationJobData, JobBatch
+from contracts.store.replies import Submits
 from services.ingest.admission.admit import item_key
 from services.ingest.context import Context
 from services.ingest.edge.body import read_body
@@ -22,11 +23,15 @@ from services.ingest.handlers.submit import read_envelope
 from services.ingest.requests import parse_body, validate
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
+from services.ingest.views.rates import SUBMIT
 
 BODIES_AT_ONCE = 10  # of repeats: a body may have a megabyte
 # Items under way of one batch (one pipeline of the store) and of all batches; batches take turns by it.
 ITEMS_AT_ONCE = 12
 ALL_AT_ONCE = 96
+
+# What became of an item, and what the tenant's rate of submits left it then; None where nothing was counted.
+Outcome = tuple[JsonObject, Submits | None]
 
 
 class BatchHandler:
@@ -43,7 +48,7 @@ class BatchHandler:
         envelope = read_envelope(request, caller)
         items, views = asyncio.Semaphore(ITEMS_AT_ONCE), asyncio.Semaphore(BODIES_AT_ONCE)
 
-        async def outcome(index: int, item: object) -> JsonObject:
+        async def outcome(index: int, item: object) -> Outcome:
             async with items, self._room:
                 one = replace(envelope, key_hash=item_key(envelope.key_hash, index))
                 return await self._outcome(request, one, index, item, views)
@@ -52,11 +57,15 @@ class BatchHandler:
             batch = parse_body(JobBatch, await read_body(request, self._context.body_limits, share))
             self._context.secret("users")  # before the store was opened there is one answer for all
             outcomes = await asyncio.gather(*(outcome(index, item) for index, item in enumerate(batch.jobs)))
-        return json_answer({"data": outcomes})
+        counted = [submits for _, submits in outcomes if submits is not None]
+        rest = min(counted, key=lambda submits: submits.left, default=None)
+        return json_answer(
+            {"data": [told for told, _ in outcomes]}, headers=self._submissions.rate_headers(caller, rest)
+        )
 
     async def _outcome(
         self, request: web.Request, envelope: Envelope, index: int, item: object, views: asyncio.Semaphore
-    ) -> JsonObject:
+    ) -> Outcome:
         """Submit one item and say what became of it; raises nothing, so that the others are answered."""
         answer: JsonObject = {"index": index, "status": 0, "job": None, "problem": None}
         answer |= {"idempotentReplayed": False, "deduplicated": False}
@@ -66,11 +75,12 @@ class BatchHandler:
             answer |= {"idempotentReplayed": admitted.is_repeat, "deduplicated": admitted.is_duplicate}
             async with views:
                 job = await self._submissions.view(submitted)
-            return answer | {"status": 200 if admitted.is_old else 201, "job": job}
+            return answer | {"status": 200 if admitted.is_old else 201, "job": job}, admitted.submits
         except Exception as error:
             request_id = request[REQUEST_ID]
             problem = below(as_problem(error, request_id), f"/jobs/{index}")
             told = document(problem, request.path, request_id)
             pause_s = whole_pause_s(problem)
             more = {} if pause_s is None else {"retryAfterSeconds": pause_s}
-            return answer | {"status": problem.kind.status, "problem": told | more}
+            answer |= {"status": problem.kind.status, "problem": told | more}
+            return answer, Submits(0) if SUBMIT in problem.policies else None

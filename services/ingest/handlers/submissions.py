@@ -9,6 +9,7 @@ from time import perf_counter
 
 from contracts.api import GenerationJobData
 from contracts.store.jobs import Limits
+from contracts.store.replies import Submits
 from services.ingest.admission.admit import Admitted, Submission, admit
 from services.ingest.admission.draft import Draft, Origin, check, make_draft
 from services.ingest.admission.verdict import limits_for
@@ -20,6 +21,7 @@ from services.ingest.requests import fingerprint, run_at_ms
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.jobs import fresh_view
+from services.ingest.views.rates import rate_headers
 
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -85,6 +87,11 @@ class Submissions:
         if admitted.is_old and envelope.key_hash is not None and view["status"] != admitted.last_status:
             await self._reader.remember(envelope.caller, envelope.key_hash, admitted.job_id, view["status"])
         return view
+
+    def rate_headers(self, caller: Caller, submits: Submits | None) -> dict[str, str]:
+        """Return the header fields that tell the caller its rates, and what is left of them."""
+        tenant = self._context.store.directory.configuration.tenants.get(caller.tenant_id)
+        return {} if tenant is None else rate_headers(tenant.limits, submits)
 
     def _fresh(self, submitted: Submitted) -> JsonObject:
         draft, admitted = submitted.draft, submitted.admitted

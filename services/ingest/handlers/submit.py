@@ -16,7 +16,6 @@ from services.ingest.handlers.submissions import Envelope, Submissions, Submitte
 from services.ingest.requests import parse_body
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
-from services.ingest.views.rates import rate_headers
 from services.ingest.watch import JobWatch
 
 MAX_WAIT_S = 60
@@ -50,9 +49,8 @@ class SubmitHandler:
         return _answer(view, 200 if has_ended else 202, headers)
 
     def _told(self, submitted: Submitted) -> dict[str, str]:
-        admitted, tenants = submitted.admitted, self._context.store.directory.configuration.tenants
-        tenant = tenants.get(submitted.envelope.caller.tenant_id)
-        fields = rate_headers(tenant.limits, admitted.submits) if tenant is not None else {}
+        admitted = submitted.admitted
+        fields = self._submissions.rate_headers(submitted.envelope.caller, admitted.submits)
         fields |= {"Idempotent-Replayed": "true"} if admitted.is_repeat else {}
         return fields | ({"Deduplicated": "true"} if admitted.is_duplicate else {})
 
