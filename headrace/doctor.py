@@ -1,7 +1,7 @@
 """`headrace doctor`: look at everything a stack on this machine depends on.
 
 Promises to change nothing that lasts; a store that does not run is started for the moment of the check, in the data
-directory when there is one, so that a file that cannot be read is found.
+directory when there is one, so that a file that cannot be read is found; one that runs is looked at and left running.
 """
 
 import asyncio
@@ -30,6 +30,7 @@ Verdict = Literal["ok", "warning", "failed"]
 LOW_DISK_BYTES = 2 * 1024**3
 FULL_DISK_BYTES = 200 * 1024**2
 CLOCK_SKEW_LIMIT_S = 1.0
+STORE_STOP_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +69,15 @@ def _check_store(settings: Settings, directory: Path) -> list[Check]:
         return asyncio.run(_ask_store(settings.redis.url))
     with tempfile.TemporaryDirectory(prefix="headrace-doctor-") as scratch:
         home = directory if directory.exists() else Path(scratch)
+        wait_s = STORE_STOP_S
         try:
             store = ensure(home, server=settings.store.server)
+            wait_s = STORE_STOP_S if store.started else 0  # one that runs anyway goes on
             return asyncio.run(_ask_store(store.url))
         except HeadraceError as fault:
             return [Check("store", "failed", str(fault))]
         finally:
-            release(home, wait_s=10)
+            release(home, wait_s=wait_s)
 
 
 async def _ask_store(url: str) -> list[Check]:

@@ -33,13 +33,14 @@ class StoreServer:
     """A running embedded store.
 
     `lock_fd` is the descriptor that keeps it alive; a child that inherits it keeps the store alive, too.
-    `warnings` are sentences an operator should see.
+    `warnings` are sentences an operator should see. `started`: by this process, so it is likely its only user.
     """
 
     url: str
     pid: int
     lock_fd: int
     warnings: tuple[str, ...] = ()
+    started: bool = False
 
 
 @dataclass(slots=True)
@@ -76,7 +77,8 @@ def ensure(
         state = _wait_ready(home, hold, server, fsync, deadline)
     if fsync == "always" and state.fsync != "always":
         raise ConfigError([f"the store of {data_dir} already runs with appendfsync {state.fsync}, not always"])
-    return StoreServer(socket_url(home.socket), state.pid, hold.lock_fd, filesystem.warnings_for(home.directory))
+    warnings = filesystem.warnings_for(home.directory)
+    return StoreServer(socket_url(home.socket), state.pid, hold.lock_fd, warnings, started=hold.starter is not None)
 
 
 def release(data_dir: Path, *, wait_s: float = 0.0) -> bool:

@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import redis
 
-from headrace.doctor import judge_clock, judge_disk, judge_persistence, judge_version
+from headrace.doctor import STORE_STOP_S, judge_clock, judge_disk, judge_persistence, judge_version
+from headrace.store_server import ensure, release
 from tests.servers import Server
 
 Rows = dict[str, dict[str, str]]
@@ -29,6 +31,19 @@ def test_a_fresh_machine_is_well_and_stays_untouched(tmp_path: Path) -> None:
     assert exit_code == 0
     assert set(rows) >= {"store version", "persistence", "eviction policy", "devices", "disk", "clock"}
     assert not (tmp_path / "absent").exists()
+
+
+def test_beside_a_running_stack_it_answers_at_once_and_leaves_the_store_running(tmp_path: Path) -> None:
+    """The wait for the end of a store that it started itself would be 10 s."""
+    running = ensure(tmp_path)
+    began_s = time.monotonic()
+
+    exit_code, rows = run_doctor(tmp_path)
+
+    assert time.monotonic() - began_s < STORE_STOP_S - 1
+    assert (exit_code, rows["persistence"]["verdict"]) == (0, "ok")
+    assert ensure(tmp_path).pid == running.pid
+    assert release(tmp_path, wait_s=30)
 
 
 def test_a_store_without_persistence_fails_the_check(store_server: Server, tmp_path: Path) -> None:
