@@ -10,6 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from contracts.errors import Corrupt, HeadraceError
+from contracts.events import PolicyFacts
 from contracts.policy import SchedulingPolicy
 from contracts.settings import load_settings
 from contracts.wire import Entry
@@ -18,6 +19,7 @@ from headrace.exits import Exit
 from headrace.output import Format, note, show_list, show_one
 from headrace.recorded_events import BadInput, bytes_of, from_file, from_log, read_bound
 from services.gpu_worker.devices import DeviceError, parse_devices
+from services.scheduler.simulate.changes import altered
 from services.scheduler.simulate.compared import Outcome, Setting, run
 from services.scheduler.simulate.fleet import Device
 from services.scheduler.simulate.recorded import Recorded
@@ -60,11 +62,12 @@ def compare(
     if not arrivals:
         raise BadInput("no jobs in the range")
     changed = _weights(weights, {arrival.tenant_id for arrival in arrivals})
-    policy, fleet = _policy(recorded.policy, knobs), _devices(devices) or recorded.fleet
+    facts, fleet = _facts(knobs), _devices(devices) or recorded.fleet
     if not fleet:
         raise BadInput("no worker is recorded: give --devices")
-    before = Setting(recorded.fleet or fleet, recorded.policy, recorded.weights())
-    return run(arrivals, before), run(arrivals, Setting(fleet, policy, {**before.weights, **changed}))
+    before = Setting(recorded.fleet or fleet, recorded.changes(), recorded.begin_ms())
+    after = Setting(fleet, altered(before.changes, facts, changed), before.begin_ms)
+    return run(arrivals, before), run(arrivals, after)
 
 
 def _take(recorded: Recorded, entry: Entry, where: str) -> None:
@@ -83,17 +86,18 @@ def _devices(text: str | None) -> tuple[Device, ...]:
         raise BadInput(f"--devices: {fault}") from None
 
 
-def _policy(recorded: SchedulingPolicy, knobs: list[str]) -> SchedulingPolicy:
+def _facts(knobs: list[str]) -> PolicyFacts:
     given = dict[str, object]()
     for name, _, value in (knob.partition("=") for knob in knobs):
         if name not in SchedulingPolicy.model_fields:
             raise BadInput(f"--set: no knob {name!r}; there are {', '.join(SchedulingPolicy.model_fields)}")
         given[name] = value
     try:
-        return SchedulingPolicy.model_validate(recorded.model_dump() | given)
+        facts = SchedulingPolicy.model_validate(given).facts()
     except ValidationError as fault:
         first = fault.errors()[0]
         raise BadInput(f"--set: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    return PolicyFacts.model_validate(facts.model_dump(include=set(given)))
 
 
 def _weights(path: Path | None, tenants: set[str]) -> Mapping[str, float]:

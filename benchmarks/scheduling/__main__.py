@@ -17,6 +17,7 @@ from benchmarks.scheduling.bars import Figures, figures, verdicts
 from benchmarks.scheduling.workloads import WORKLOADS
 from contracts.policy import SchedulingPolicy
 from services.scheduler.simulate.arrivals import Arrival
+from services.scheduler.simulate.changes import from_the_start
 from services.scheduler.simulate.clocked import Scheduler, simulate
 from services.scheduler.simulate.fleet import Device
 from services.scheduler.simulate.folded import Folded
@@ -26,9 +27,9 @@ SEVERAL = 64  # models: their bytes are what limits them
 SFQ = SchedulingPolicy(lead_s=0, bypass_s=0, hold=False, tier_floors={})
 Make = Callable[[Sequence[Device], Sequence[Arrival]], Scheduler]
 POLICIES: dict[str, tuple[int, Make]] = {
-    "BLFQ": (SEVERAL, lambda devices, jobs: Folded(devices, jobs, SchedulingPolicy())),
-    "BLFQ, one model a slot": (1, lambda devices, jobs: Folded(devices, jobs, SchedulingPolicy())),
-    "SFQ": (SEVERAL, lambda devices, jobs: Folded(devices, jobs, SFQ)),
+    "BLFQ": (SEVERAL, lambda devices, jobs: folded(devices, jobs, SchedulingPolicy())),
+    "BLFQ, one model a slot": (1, lambda devices, jobs: folded(devices, jobs, SchedulingPolicy())),
+    "SFQ": (SEVERAL, lambda devices, jobs: folded(devices, jobs, SFQ)),
     "FIFO": (SEVERAL, lambda devices, jobs: baselines.fifo()),
     "strict priority": (SEVERAL, lambda devices, jobs: baselines.strict()),
     "round robin": (SEVERAL, lambda devices, jobs: baselines.round_robin()),
@@ -36,6 +37,12 @@ POLICIES: dict[str, tuple[int, Make]] = {
 _HEAD = "| {:22} | {:>6} | {:>9} | {:>14} | {:>12} | {:>5} | {:>12} | {:>6} |"
 _ROW = "| {:22} | {:6.3f} | {:9.1f} | {:14.0f} | {:12.0f} | {:5.0f} | {:12.2f} | {:6.0f} |"
 _COLUMNS = ("policy", "useful", "swaps/100", "enterprise p99", "others p99", "L", "rare/popular", "gap")
+
+
+def folded(devices: Sequence[Device], arrivals: Sequence[Arrival], policy: SchedulingPolicy) -> Folded:
+    """Return the real scheduler under one policy."""
+    tiers = {arrival.tenant_id: arrival.tier for arrival in arrivals}
+    return Folded(devices, arrivals, [from_the_start(tiers, policy)])
 
 
 def run(name: str, policy: str, seed: int) -> Figures:

@@ -54,6 +54,17 @@ def test_before_and_after_stand_side_by_side(events: Path, tmp_path: Path) -> No
     assert "usefulShareBefore" in simulate("--events", str(events)).stdout
 
 
+def test_a_recorded_cap_counts_on_both_sides(events: Path) -> None:
+    rules = {tenant: {"tier": "standard", "concurrency": 1} for tenant in ("t_0", "t_1")}
+    told = _line(0, "policy.applied", "scheduler", position="1-0", weights={"t_0": 3, "t_1": 3}, tenants=rules)
+    events.write_text(f"{told}\n{events.read_text()}")
+
+    done = simulate("--events", str(events), "--devices", "sim:1GiB*6", "-o", "json")
+
+    first = json.loads(done.stdout)["data"][0]
+    assert (first["p99BeforeS"], first["p99AfterS"]) == (10, 4)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -21,6 +21,7 @@ class Arrival:
     priority: Priority = "normal"
     bytes: int = 0  # of weights and work together
     start_by_ms: int | None = None
+    resources: tuple[tuple[str, int], ...] = ()  # external limits and the tokens that a start takes
 
 
 @dataclass(slots=True)

@@ -1,26 +1,26 @@
 """The same arrivals under two policies or fleets, side by side. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from contracts.policy import SchedulingPolicy
 from services.scheduler.simulate.arrivals import Arrival, Ran
+from services.scheduler.simulate.changes import Change
 from services.scheduler.simulate.clocked import simulate
 from services.scheduler.simulate.fleet import Device
-from services.scheduler.simulate.folded import Folded
+from services.scheduler.simulate.folded import BEGIN_MS, Folded
 from services.scheduler.simulate.measure import Use, Waits, group, use, waits
 
 MOST_TENANTS = 10  # by jobs
-_SLACK_MS = 86_400_000  # for holds and start-by clocks; a job that fits nowhere must not keep the clock going for ever
+_DAY_MS = 86_400_000  # for holds and start-by clocks; a job that fits nowhere must not keep the clock going for ever
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a run is given beside the arrivals. `weights`: of tenants inside their tier."""
+    """What a run is given beside the arrivals. `begin_ms`: the wall time of the simulated clock's 0."""
 
     devices: Sequence[Device]
-    policy: SchedulingPolicy
-    weights: Mapping[str, float]
+    changes: Sequence[Change]
+    begin_ms: int = BEGIN_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,12 @@ class Outcome:
 
 def run(arrivals: Sequence[Arrival], setting: Setting) -> Outcome:
     """Simulate until nothing happens any more."""
-    ends_ms = max(arrival.at_ms for arrival in arrivals) + sum(one.run_ms + one.load_ms for one in arrivals) + _SLACK_MS
-    scheduler = Folded(setting.devices, arrivals, setting.policy, setting.weights)
+    rules = [rule for _, applied in setting.changes for rule in (applied.tenants or {}).values()]
+    has_budgets = any(rule.gpu_seconds_per_day is not None for rule in rules)
+    ends_ms = max([arrival.at_ms for arrival in arrivals] + [at_ms for at_ms, _ in setting.changes])
+    ends_ms += sum(one.run_ms + one.load_ms for one in arrivals)
+    ends_ms += _DAY_MS * (1 + len(arrivals) if has_budgets else 1)  # a day's budget lets one job start at least
+    scheduler = Folded(setting.devices, arrivals, setting.changes, setting.begin_ms)
     jobs = simulate(arrivals, setting.devices, scheduler, ends_ms)
     until_ms = max(job.arrival.at_ms if job.end_ms is None else job.end_ms for job in jobs)
     found = {name: waits(several, until_ms) for name, several in _groups(jobs).items()}

@@ -1,17 +1,19 @@
 """The real scheduler in a simulation: its fold, policy and turns, fed with the events a log would hold. Pure."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 
 from contracts import events as ev
-from contracts.policy import SchedulingPolicy
 from contracts.retry import Backoff
 from contracts.wire import Entry
 from services.scheduler.fold.state import PoolState
 from services.scheduler.retention import Retention
 from services.scheduler.simulate.arrivals import Arrival, Ran
+from services.scheduler.simulate.changes import Change
 from services.scheduler.simulate.clocked import Offer
 from services.scheduler.simulate.fleet import Device, SimSlot
+from services.scheduler.simulate.tokens import Tokens
 from services.scheduler.turns import Observed, Rules, next_due_ms, plan_turn
 
 BEGIN_MS = 1_000_000  # of the log; nothing in a fold is older than its first entry
@@ -20,20 +22,16 @@ _RULES = Rules(Retention(_NEVER_MS, _NEVER_MS), known_for_s=60, run_grace_ms=60_
 
 
 class Folded:
-    """See the module. `weights`: of tenants inside their tier, 1 where it names none."""
+    """See the module. `changes`: in their order; `begin_ms`: the wall time of the clock's 0, for days and budgets."""
 
     def __init__(
-        self, devices: Sequence[Device], arrivals: Sequence[Arrival], policy: SchedulingPolicy,
-        weights: Mapping[str, float] | None = None,
+        self, devices: Sequence[Device], arrivals: Sequence[Arrival], changes: Iterable[Change],
+        begin_ms: int = BEGIN_MS,
     ) -> None:  # fmt: skip
         self.state = PoolState()
+        self._begin_ms, self._changes, self._tokens = begin_ms, deque(changes), Tokens()
         self._entries, self._offers, self._turn = itertools.count(), itertools.count(1), 0
-        tiers = {arrival.tenant_id: arrival.tier for arrival in arrivals}
-        tenants = {tenant: ev.TenantRule(tier=tier) for tenant, tier in sorted(tiers.items())}
-        scale = weights or {}
-        charged = {tenant: policy.tier_weights[tier] * scale.get(tenant, 1.0) for tenant, tier in sorted(tiers.items())}
-        applied = ev.PolicyApplied(position="1-0", weights=charged, tenants=tenants, policy=policy.facts())
-        self._write("scheduler", applied, 0)
+        self._tell_changes(0)
         models = tuple(sorted({arrival.model for arrival in arrivals}))
         for index, device in enumerate(devices):
             info = ev.SlotInfo(index=0, device=f"dev-{index}", kind="sim", bytes=device.bytes)
@@ -45,7 +43,7 @@ class Folded:
         created = ev.JobCreated(
             tenant_id=arrival.tenant_id, model=arrival.model, priority=arrival.priority, timeout_ms=86_400_000,
             start_by_ms=arrival.start_by_ms, vram_bytes=arrival.bytes, bucket=arrival.bucket or None,
-            user_digest=arrival.user or None,
+            user_digest=arrival.user or None, resources=dict(arrival.resources) or None,
         )  # fmt: skip
         self._write(arrival.job_id, created, now_ms)
 
@@ -73,8 +71,10 @@ class Folded:
 
     def decide(self, slots: Sequence[SimSlot], now_ms: int) -> tuple[list[Offer], list[str], list[str], bool]:
         """See Scheduler: one turn of the leader, written at once."""
+        self._tell_changes(now_ms)
         self._turn += 1
-        seen = Observed(now_ms=BEGIN_MS + now_ms, turn=self._turn, needed_from="0-0")
+        granted = self._granted(now_ms)
+        seen = Observed(now_ms=self._begin_ms + now_ms, turn=self._turn, needed_from="0-0", limits=granted)
         made = plan_turn(self.state, _RULES, seen, lambda: 0.5, lambda: f"o{next(self._offers)}")
         offers, taken_back, expired = [], [], []
         for decision in made:
@@ -90,8 +90,21 @@ class Folded:
 
     def wakes_at_ms(self, slots: Sequence[SimSlot], now_ms: int) -> int | None:
         """See Scheduler."""
-        due_ms = next_due_ms(self.state, _RULES, BEGIN_MS + now_ms)
-        return None if due_ms is None else due_ms - BEGIN_MS
+        due_ms = next_due_ms(self.state, _RULES, self._begin_ms + now_ms)
+        nexts = [None if due_ms is None else due_ms - self._begin_ms]
+        nexts += [self._changes[0][0] if self._changes else None]
+        nexts += [self._tokens.more_at_ms(self.state.limits.known, self.state.wanted_tokens())]
+        return min((at_ms for at_ms in nexts if at_ms is not None), default=None)
+
+    def _tell_changes(self, now_ms: int) -> None:
+        while self._changes and self._changes[0][0] <= now_ms:
+            self._write("scheduler", self._changes.popleft()[1], now_ms)
+
+    def _granted(self, now_ms: int) -> list[ev.Event]:
+        """Return what is given of the tokens that could be used now."""
+        known, wanted = self.state.limits.known, self.state.wanted_tokens()
+        given = {name: self._tokens.give(name, known[name], n, now_ms) for name, n in wanted.items()}
+        return [ev.ResourceGranted(resource=name, n=n) for name, n in given.items() if n]
 
     def _tell_resident(self, slot: SimSlot, now_ms: int) -> None:
         models = tuple(slot.resident)
@@ -102,5 +115,5 @@ class Folded:
         self._write(worker, ev.WorkerChanged(worker_id=worker, slots=(info,)), now_ms)
 
     def _write(self, subject: str, event: ev.Event, now_ms: int, fence: int = 0) -> None:
-        position = f"{BEGIN_MS + now_ms}-{next(self._entries)}"
+        position = f"{self._begin_ms + now_ms}-{next(self._entries)}"
         self.state.apply(Entry(position, event.TYPE, subject, event.to_json().encode(), fence=fence))

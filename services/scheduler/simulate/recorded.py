@@ -1,8 +1,9 @@
 """What a log recorded, folded into what a simulation is given: arrivals, the fleet, the policy. Pure.
 
 Promises: a job is as long as its last completed attempt was; what was never measured takes the median of its model and
-bucket, else of all. A job that was cancelled while it waited needed no device and is left out. What is not recorded:
-pauses, caps, external limits and batches play no part.
+bucket, else of all. A job that was cancelled while it waited needed no device and is left out. What the leader was told
+(policy, weights, caps, budgets, pauses, external limits) holds from the moment it was told. A provider's 429, what
+others use of a limit, what was used of a budget before the range, batches and failed attempts play no part.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -14,6 +15,7 @@ from contracts.policy import SchedulingPolicy
 from contracts.positions import entry_key, entry_ms
 from contracts.wire import Entry
 from services.scheduler.simulate.arrivals import Arrival
+from services.scheduler.simulate.changes import Change, from_the_start
 from services.scheduler.simulate.fleet import Device
 
 Bound = tuple[int, float]  # ms and sequence of a position
@@ -36,14 +38,15 @@ class _Job:
 class Recorded:
     """The fold; feed it a log from its beginning, beyond the range too: what began inside may end behind it.
 
-    The policy and the tenants are those in force at the end of the range, the fleet is the largest inside it.
+    The fleet is the largest inside the range; what the leader was told counts to the end of the log, so that a pause
+    which outlasts the range ends.
     """
 
     begin: Bound = ALL[0]
     end: Bound = ALL[1]
-    policy: SchedulingPolicy = SchedulingPolicy()
     fleet: tuple[Device, ...] = ()
-    _charged: dict[str, float] = field(default_factory=dict)  # tier weight x tenant weight
+    _policy: SchedulingPolicy = SchedulingPolicy()
+    _told: list[tuple[int, ev.PolicyApplied]] = field(default_factory=list)  # wall time
     _tiers: dict[str, ev.Tier] = field(default_factory=dict)
     _workers: dict[str, tuple[ev.SlotInfo, ...]] = field(default_factory=dict)
     _jobs: dict[str, _Job] = field(default_factory=dict)
@@ -56,6 +59,8 @@ class Recorded:
                 self._jobs[entry.subject] = _Job(entry_ms(entry.position), event, event.priority)
         elif event is not None and entry.subject in self._jobs:
             _tell(self._jobs[entry.subject], event)
+        elif isinstance(event, ev.PolicyApplied):
+            self._hear(event, entry_ms(entry.position))
         elif event is not None and key <= self.end:
             self._configure(event, key)
 
@@ -65,23 +70,30 @@ class Recorded:
         run_of = _Typical((_kind(job), job.measured[0]) for job in jobs.values() if job.measured)
         loads = ((job.created.model, job.measured[1]) for job in jobs.values() if job.measured)
         load_of = _Typical((model, ms) for model, ms in loads if ms is not None)
-        zero_ms = min((job.at_ms for job in jobs.values()), default=0)
-        return [self._arrival(job_id, job, zero_ms, run_of, load_of) for job_id, job in jobs.items()]
+        begin_ms = self.begin_ms()
+        return [self._arrival(job_id, job, begin_ms, run_of, load_of) for job_id, job in jobs.items()]
 
-    def weights(self) -> dict[str, float]:
-        """Return the weights of tenants inside their tier, as far as they are recorded."""
-        of_tier = self.policy.tier_weights
-        return {tenant: charged / of_tier[self._tier(tenant)] for tenant, charged in self._charged.items()}
+    def begin_ms(self) -> int:
+        """Return the wall time of the clock's 0: when the first job came."""
+        return min((job.at_ms for job in self._jobs.values() if not job.left), default=0)
+
+    def changes(self) -> list[Change]:
+        """Return what the leader was told; what was told before the first job came holds from 0 on."""
+        zero_ms, tenants = self.begin_ms(), {job.created.tenant_id for job in self._jobs.values()}
+        plain = from_the_start(dict.fromkeys(tenants, "standard"), SchedulingPolicy())
+        return [plain, *((max(0, at_ms - zero_ms), applied) for at_ms, applied in self._told)]
+
+    def _hear(self, event: ev.PolicyApplied, at_ms: int) -> None:
+        if event.policy is not None:
+            self._policy = self._policy.changed(event.policy)  # refuses what is out of bounds while its place is known
+        self._tiers |= {tenant: rule.tier for tenant, rule in (event.tenants or {}).items()}
+        self._told.append((at_ms, event))
 
     def _tier(self, tenant: str) -> ev.Tier:
         return self._tiers.get(tenant, "standard")
 
     def _configure(self, event: ev.Event, key: Bound) -> None:
-        if isinstance(event, ev.PolicyApplied):
-            self._charged |= event.weights
-            self._tiers |= {tenant: rule.tier for tenant, rule in (event.tenants or {}).items()}
-            self.policy = self.policy if event.policy is None else self.policy.changed(event.policy)
-        elif isinstance(event, ev.WorkerRegistered):
+        if isinstance(event, ev.WorkerRegistered):
             self._workers[event.worker_id] = event.slots
         elif isinstance(event, ev.WorkerLost | ev.WorkerDrained):
             self._workers.pop(event.worker_id, None)
@@ -99,7 +111,7 @@ class Recorded:
         return Arrival(
             job_id, job.at_ms - zero_ms, made.tenant_id, made.model, run_ms,
             load_of(made.model) if load_ms is None else load_ms, self._tier(made.tenant_id), made.user_digest or "",
-            made.bucket or "", job.priority, made.vram_bytes, made.start_by_ms,
+            made.bucket or "", job.priority, made.vram_bytes, made.start_by_ms, tuple((made.resources or {}).items()),
         )  # fmt: skip
 
 
