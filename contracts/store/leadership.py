@@ -22,12 +22,12 @@ class Turn:
 
 def build_turn(
     pool: str, token: str, number: int, lease_ms: int, decisions: Sequence[Write], *, cursor: str, entries_read: int,
-    trim_below: str = "", now_ms: int = 0,
+    trim_below: str = "", set_aside: int = 0, now_ms: int = 0,
 ) -> Turn:  # fmt: skip
-    """Encode a turn; `cursor` and `entries_read` say how far the leader has folded."""
+    """Encode a turn; `cursor` and `entries_read` say how far the leader has folded, `set_aside` what for."""
     ring = KeyRing(pool, [keys.leader(pool), keys.log(pool), keys.usage(pool), keys.meta(pool)])
     writes = orjson.dumps([as_object(write, ring) for write in decisions])
-    args = (now_ms, token, number, lease_ms, cursor, entries_read, trim_below, writes)
+    args = (now_ms, token, number, lease_ms, cursor, entries_read, trim_below, writes, set_aside)
     return Turn(number, tuple(ring.keys), args)
 
 

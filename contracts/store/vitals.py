@@ -3,7 +3,7 @@
 Promises one round trip and no judgement: whoever reads decides what is too much.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
@@ -25,6 +25,7 @@ class Vitals:
     keeps_file: bool
     log_bytes: dict[str, int]
     leader_until_ms: dict[str, int]
+    set_aside: dict[str, int] = field(default_factory=dict)  # jobs and slots out of choice after a mismatch, per pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
     pipe.info("memory", "persistence", "replication")
     for pool in pools:
         pipe.memory_usage(keys.log(pool), samples=5)
-        pipe.hget(keys.leader(pool), "until")
+        pipe.hmget(keys.leader(pool), ["until", "aside"])
     try:
         (seconds, micros), info, *rest = await pipe.execute()
     except (*LOST, ResponseError) as error:
@@ -56,7 +57,8 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
         eviction_policy=str(info.get("maxmemory_policy", "")),
         keeps_file=bool(int(info.get("aof_enabled", 0))),
         log_bytes={pool: int(used or 0) for pool, used in zip(pools, rest[::2], strict=True)},
-        leader_until_ms={pool: int(until or 0) for pool, until in zip(pools, rest[1::2], strict=True)},
+        leader_until_ms={pool: int(until or 0) for pool, (until, _) in zip(pools, rest[1::2], strict=True)},
+        set_aside={pool: int(count or 0) for pool, (_, count) in zip(pools, rest[1::2], strict=True)},
     )
 
 

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from contracts.questions import Backlog
+from contracts.store.vitals import Vitals
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _BOUNDS = (*(repr(bound) for bound in BUCKETS_S), "+Inf")
@@ -52,6 +53,10 @@ class IngestMetrics(Collector):
         self.connections = Gauge("headrace_http_connections", "Open connections.", registry=self.registry)
         self.body_bytes = Gauge("headrace_http_body_bytes", "Bytes of bodies being worked on.", registry=self.registry)
         self.log_writable = Gauge("headrace_log_writable", "1 when the last verdict was ready.", registry=self.registry)
+        self.set_aside = Gauge(
+            "headrace_scheduler_aside", "Jobs and slots out of choice after a scheduler.mismatch.", ("pool",),
+            registry=self.registry,
+        )  # fmt: skip
         self.append_seconds = Durations()
         self._requests: dict[tuple[str, str, int], int] = {}
         self._durations: dict[tuple[str, str], Durations] = {}
@@ -80,6 +85,11 @@ class IngestMetrics(Collector):
     def note_backlogs(self, told: Mapping[str, Backlog]) -> None:
         """Take what the leaders say waits in their pools; a pool of which nothing was said has no series."""
         self._backlogs = dict(told)
+
+    def note_set_aside(self, vitals: Vitals | None) -> None:
+        """Take what the leaders have set aside in their pools."""
+        for pool, count in (vitals.set_aside if vitals is not None else {}).items():
+            self.set_aside.labels(pool).set(count)
 
     def collect(self) -> Iterable[Metric]:
         """Return what was counted; called by the registry."""

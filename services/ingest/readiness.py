@@ -113,7 +113,10 @@ class Readiness:
         }
         vitals = self.vitals
         if vitals is not None:
-            leads = {pool: until_ms > vitals.now_ms for pool, until_ms in vitals.leader_until_ms.items()}
+            schedulers = {
+                pool: {"leads": until_ms > vitals.now_ms, "setAside": vitals.set_aside.get(pool, 0)}
+                for pool, until_ms in vitals.leader_until_ms.items()
+            }
             document["checks"] = {
                 "log": {"writable": vitals.is_writable, "bytes": vitals.log_bytes},
                 "store": {
@@ -122,7 +125,7 @@ class Readiness:
                     "appendOnly": vitals.keeps_file,
                     "warnings": warnings_of(vitals),
                 },
-                "scheduler": {pool: {"leads": led} for pool, led in leads.items()},
+                "scheduler": schedulers,
             }
         return document
 
@@ -146,6 +149,9 @@ class Readiness:
         for pool, led_s in self._led_s.items():
             if self.clock() - led_s > LEADERLESS_S:
                 return f"no_scheduler: pool {pool} has had no leader for {self.clock() - led_s:.0f} s"
+        for pool, count in vitals.set_aside.items():
+            if count:
+                return f"scheduler_mismatch: pool {pool} has set {count} of its jobs and slots aside"
         return ""
 
     def _count(self, fault: str) -> None:

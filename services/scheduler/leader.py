@@ -143,6 +143,7 @@ class Leader:
             self._pool, self._token, self._number + 1, self._config.leader_lease_ms,
             [decision.write for decision in decisions], cursor=self._state.position,
             entries_read=self._state.entries_read, trim_below=trim if trims else "",
+            set_aside=self._state.aside_count,
         )  # fmt: skip
 
     async def _send(self, turn: Turn, stop: asyncio.Event) -> TurnReply | None:

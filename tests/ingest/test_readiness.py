@@ -112,6 +112,18 @@ async def test_a_pool_without_a_leader_for_long_is_red() -> None:
     assert await see(readiness, GOOD, times=2)
 
 
+async def test_what_a_scheduler_set_aside_is_red_until_it_is_gone() -> None:
+    readiness = made(Clock())
+    assert await see(readiness, GOOD)
+
+    assert not await see(readiness, replace(GOOD, set_aside={"default": 2}), times=2)
+    assert readiness.reason.startswith("scheduler_mismatch: pool default has set 2")
+    checks = readiness.document()["checks"]
+    assert isinstance(checks, dict)
+    assert checks["scheduler"] == {"default": {"leads": True, "setAside": 2}}
+    assert await see(readiness, replace(GOOD, set_aside={"default": 0}), times=2)
+
+
 async def test_delayed_fsyncs_that_keep_rising_are_red_and_old_ones_are_not() -> None:
     readiness = made(Clock())
     assert await see(readiness, replace(GOOD, delayed_fsync_count=50), times=3)

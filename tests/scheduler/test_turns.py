@@ -7,6 +7,7 @@ from contracts.job import JobStatus
 from contracts.store.replies import Verdict
 from contracts.store.words import Word
 from services.scheduler.clock import ServerClock
+from services.scheduler.fold.snapshot import dump, load
 from services.scheduler.fold.timers import Clock
 from services.scheduler.leases import LostAttempt, LostWorker
 from services.scheduler.retention import trim_below
@@ -295,6 +296,9 @@ def test_a_decision_that_is_refused_twice_without_a_reason_sets_the_job_aside() 
     assert world.job(job_id).aside
     assert world.turns() is None
     assert world.on_decks() == []
+    assert (world.state.aside_count, load(dump(world.state)).aside_count) == (1, 1)
+    world.cancel(job_id)
+    assert world.state.aside_count == 0
 
 
 def test_a_slot_that_refuses_twice_without_a_reason_is_set_aside_and_the_job_goes_elsewhere() -> None:
@@ -310,6 +314,9 @@ def test_a_slot_that_refuses_twice_without_a_reason_is_set_aside_and_the_job_goe
     world.turn()
 
     assert world.offer_of(job_id).worker_id == "w2"
+    assert (world.state.aside_count, load(dump(world.state)).aside_count) == (1, 1)
+    world.write("w1", ev.WorkerDrained(worker_id="w1"))
+    assert world.state.aside_count == 0
 
 
 def test_a_refusal_that_the_log_explains_is_forgotten() -> None:

@@ -1,6 +1,7 @@
 """The leader of a pool dies, is frozen, or loses the lead in the middle of a turn."""
 
 import asyncio
+import re
 import signal
 
 import pytest
@@ -97,6 +98,37 @@ async def lead_of(stack: Stack) -> tuple[bytes, bytes]:
     """Token of the leader and number of its last turn."""
     token, turn = await stack.store.client.hmget(keys.leader("default"), ["token", "turn"])
     return token, turn
+
+
+async def test_a_slot_that_contradicts_the_log_turns_readiness_red_until_its_worker_is_another(
+    fragile: Fragile,
+) -> None:
+    """The store says that a deck is filled of which the log says nothing: reported, counted, and mended as the runbook
+    says.
+    """
+    listed = await fragile.request("GET", "/admin/v1/workers", key=fragile.ready["adminKey"])
+    (worker,) = [each["id"] for each in listed.json["data"]]
+    await fragile.store.client.hset(keys.worker("default", worker), "d0", "job_x offer_y")
+    job = await fragile.submit("noop")
+
+    async def red() -> bool:
+        answer = await fragile.request("GET", "/readyz")
+        return answer.status == 503 and answer.json["reason"].startswith("scheduler_mismatch: pool default has set 1")
+
+    await eventually(red, "/readyz is red")
+    assert await set_aside(fragile) == "1.0"
+    fragile.kill("gpu_worker")
+    await fragile.wait_ready()
+    assert await fragile.wait_for_ends(job) == ["job.completed"]
+    assert await set_aside(fragile) == "0.0"
+
+
+async def set_aside(stack: Stack) -> str:
+    """What the metrics say of it."""
+    async with stack.http.get(stack.ready["url"] + "/metrics") as reply:
+        found = re.search(r'^headrace_scheduler_aside{pool="default"} (\S+)$', await reply.text(), re.MULTILINE)
+    assert found is not None
+    return found[1]
 
 
 async def test_a_frozen_leader_without_a_standby_turns_readiness_red(fragile: Fragile) -> None:

@@ -1,7 +1,7 @@
 -- turn: one turn of the leader: decisions in order, each checked, then written, all under one token
 -- KEYS  1 leader hash   2 log stream   3 usage hash   4 meta hash   5.. as the decisions name them
 -- ARGV  1 now_ms or 0   2 token   3 turn number   4 lease ms   5 cursor   6 entries read up to it   7 trim below or ''
---       8 decisions: JSON list of writes (prelude), may be empty
+--       8 decisions: JSON list of writes (prelude), may be empty   9 how many jobs and slots are set aside
 -- Reply APPLIED now_ms last-position verdicts (JSON list of {word, position, whose guard refused: job or worker})
 --       last-position: of the last entry written; after a refusal the end of the log, where its reason is
 -- Events as given
@@ -31,7 +31,8 @@ local function turn(keys, args)
   end
   if refused then last = (redis.call('XREVRANGE', keys[2], '+', '-', 'COUNT', 1)[1] or {last})[1] end
   local answer = #verdicts == 0 and '[]' or cjson.encode(verdicts)
-  redis.call('HSET', keys[1], 'turn', number, 'until', string.format('%.0f', now + args[4]), 'verdicts', answer, 'last', last)
+  redis.call('HSET', keys[1], 'turn', number, 'until', string.format('%.0f', now + args[4]), 'verdicts', answer, 'last', last,
+    'aside', args[9])
   redis.call('HSET', keys[4], 'cursor:scheduler', args[5])
   if redis.pcall('XGROUP', 'SETID', keys[2], 'scheduler', args[5], 'ENTRIESREAD', args[6]).err then
     redis.pcall('XGROUP', 'CREATE', keys[2], 'scheduler', args[5], 'MKSTREAM', 'ENTRIESREAD', args[6])

@@ -60,6 +60,7 @@ class InfoHandlers:
         metrics.note_backlogs(await self._backlogs())
         metrics.body_bytes.set(self._context.room.used_bytes)
         metrics.log_writable.set(float(self._context.readiness.verdict[0]))
+        metrics.note_set_aside(self._context.readiness.vitals)
         return web.Response(body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _backlogs(self) -> dict[str, Backlog]:

@@ -57,6 +57,7 @@ class Books:
         self.paused_tenants: dict[str, int] = {}  # and tenants and models
         self.paused_models: dict[str, int] = {}
         self.stranded: dict[str, tuple[str, str, int, int]] = {}  # offer of a job that started elsewhere -> see strand
+        self.aside: set[str] = set()  # jobs out of choice after a mismatch
         self.holding: dict[str, int] = {}  # job that lies on a deck for its model -> until when it lies on no other
 
     def slot(self, worker_id: str | None, index: int | None) -> Slot | None:
@@ -72,6 +73,8 @@ class Books:
     def refresh(self, job: Job) -> None:
         """Bring timers and policy in line with a job that has changed."""
         self.timers.watch(job)
+        if job.aside or self.aside:
+            (self.aside.add if job.aside else self.aside.discard)(job.id)
         if job.has_tokens and not job.offers:
             job.has_tokens = False
             self.limits.give_back(job.resources)
@@ -236,6 +239,7 @@ class Books:
             if job.worker_id is not None:
                 self.on_worker.setdefault(job.worker_id, set()).add(job.id)
             self.timers.watch(job)
+        self.aside = {job.id for job in self.jobs.values() if job.aside}
         waiting = [wanted for job in self.jobs.values() if (wanted := waiting_of(job)) is not None]
         for wanted in waiting:
             self.limits.note(None, wanted)

@@ -197,7 +197,7 @@ def _end(books: Books, job: Job, status: JobStatus, now_ms: int) -> None:
     books.settle(job, taken_ms, now_ms)
     books.clear_decks(job)
     books.leave_worker(job)
-    job.status, job.ended_ms, job.ending = status, now_ms, False
+    job.status, job.ended_ms, job.ending, job.aside = status, now_ms, False, False
     job.not_before_ms, job.start_by_at_ms, job.limited_since_ms = None, None, None
     books.ended[status].append((job.id, job.run))
     books.refresh(job)
@@ -214,6 +214,7 @@ def _retried(books: Books, job: Job, event: ev.JobRetried, now_ms: int) -> None:
 
 def _forgotten(books: Books, job: Job, event: ev.JobForgotten, now_ms: int) -> None:
     del books.jobs[job.id]
+    books.aside.discard(job.id)
     while books.by_age and books.by_age[0][1] not in books.jobs:
         books.by_age.popleft()
 

@@ -97,6 +97,12 @@ class PoolState(Books):
         """Return when the next job is due by this clock."""
         return self.timers.next_ms(clock, self.jobs.get)
 
+    @property
+    def aside_count(self) -> int:
+        """How many jobs and slots are out of choice after a mismatch."""
+        slots = sum(slot.aside for worker in self.workers.values() for slot in worker.slots.values())
+        return len(self.aside) + slots
+
     def oldest_kept(self) -> str | None:
         """Return the first position of the oldest job that is not forgotten."""
         return self.by_age[0][0] if self.by_age else None
