@@ -75,10 +75,10 @@ def ingest_alone(store_url: str, data_dir: Path) -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def stack(devices: str) -> Iterator[Target]:
+def stack(devices: str, pipelines: Path = PIPELINES) -> Iterator[Target]:
     """Run `headrace up` with these devices."""
     data_dir = Path(tempfile.mkdtemp(prefix="hr-bench-"))
-    flags = ("--port", "0", "--data-dir", str(data_dir), "--pipelines", str(PIPELINES), "--devices", devices)
+    flags = ("--port", "0", "--data-dir", str(data_dir), "--pipelines", str(pipelines), "--devices", devices)
     try:
         with running("-m", "headrace", "up", "--json", *flags, env=_NO_LIMITS) as (ready, _):
             yield _target(ready)

@@ -29,13 +29,14 @@ async def stamped(url: str, job_ids: Sequence[str]) -> list[Stamped]:
     """Wait for the jobs and return them in the order in which they ran."""
     store = Store(url)
     try:
-        found = [await _finished(store, job_id) for job_id in job_ids]
+        found = [await finished(store, job_id) for job_id in job_ids]
     finally:
         await store.aclose()
     return sorted((_read(history) for history in found), key=lambda one: one.began_ns)
 
 
-async def _finished(store: Store, job_id: str) -> History:
+async def finished(store: Store, job_id: str) -> History:
+    """Wait until the job is completed and return its history."""
     for _ in range(int(LIMIT_S / POLL_S)):
         history = await store.jobs.history(POOL, job_id, with_body=True)
         if history is not None and history.state.status == "completed":

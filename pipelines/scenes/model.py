@@ -3,7 +3,7 @@
 A latent is 24 x 8 x 8 numbers. The denoiser was trained as a rectified flow: it tells in which direction a
 latent at noise level t (1 = noise, 0 = clean) has to move; drawing is walking that way in steps.
 Promises: runs on the device that was asked for or not at all; the same noise gives the same picture on the
-same machine; a core without work is left alone.
+same machine, beside as many others; a core without work is left alone.
 """
 
 import os
@@ -12,7 +12,7 @@ import numpy as np
 import onnxruntime
 from vocabulary import WORDS
 
-LATENT_SHAPE = (1, 24, 8, 8)
+LATENT_SHAPE = (24, 8, 8)
 PROVIDERS = {"cpu": "CPUExecutionProvider", "sim": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
@@ -29,32 +29,34 @@ class Scenes:
         self._denoiser = open_session(weights["denoiser.onnx"], device)
         self._decoder = open_session(weights["decoder.onnx"], device)
 
-    def denoise(self, words, guidance, noise, steps):
-        """Walk from `noise` to a clean latent; yield (step, estimate) after each of `steps` steps.
+    def denoise(self, scenes, guidances, noise, steps):
+        """Walk from `noise` to a clean latent for each scene (its words); yield (step, estimates) after each step.
 
         An estimate is where the line from here would end: it sharpens from step to step, and the last one is
         the clean latent itself.
         """
-        latent, levels = noise, noise_levels(steps)
-        condition = np.zeros((2, len(WORDS)), np.float32)  # the second row stays empty: "any scene"
-        condition[0, [WORDS.index(word) for word in words]] = 1
+        latents, levels = noise, noise_levels(steps)
+        conditions = np.zeros((2 * len(scenes), len(WORDS)), np.float32)  # the second half stays empty: "any scene"
+        for row, words in enumerate(scenes):
+            conditions[row, [WORDS.index(word) for word in words]] = 1
+        strengths = np.array(guidances, np.float32).reshape(-1, 1, 1, 1)
         for step in range(steps):
             level, next_level = levels[step], levels[step + 1]
-            direction = self._direction(latent, level, condition, guidance)
-            yield step + 1, latent - level * direction
-            latent = latent + (next_level - level) * direction
+            directions = self._directions(latents, level, conditions, strengths)
+            yield step + 1, latents - level * directions
+            latents = latents + (next_level - level) * directions
 
-    def decode(self, latent):
-        """Return the picture of a latent as a 64 x 64 x 3 array of bytes."""
-        (pixels,) = self._decoder.run(None, {"z": latent.astype(np.float32)})
-        return ((pixels[0].clip(-1, 1) + 1) * 127.5).round().astype(np.uint8).transpose(1, 2, 0)
+    def decode(self, latents):
+        """Return the pictures of latents, each a 64 x 64 x 3 array of bytes."""
+        (pixels,) = self._decoder.run(None, {"z": latents.astype(np.float32)})
+        return ((pixels.clip(-1, 1) + 1) * 127.5).round().astype(np.uint8).transpose(0, 2, 3, 1)
 
-    def _direction(self, latent, level, condition, guidance):
+    def _directions(self, latents, level, conditions, strengths):
         """Ask once with the words and once without, and exaggerate what the words changed."""
-        batch = {"z": np.repeat(latent, 2, axis=0), "t": np.full(2, level, np.float32), "w": condition}
-        (directions,) = self._denoiser.run(None, batch)
-        asked, anything = directions[:1], directions[1:]
-        return anything + np.float32(guidance) * (asked - anything)
+        noise_level = np.full(len(conditions), level, np.float32)
+        batch = {"z": np.concatenate([latents, latents]), "t": noise_level, "w": conditions}
+        asked, anything = np.split(self._denoiser.run(None, batch)[0], 2)
+        return anything + strengths * (asked - anything)
 
 
 def noise_levels(steps):

@@ -1,8 +1,8 @@
 """Text to picture: a small latent diffusion model of landscapes, 2.9 MB of weights, about 0.1 s on one core.
 
-An example to copy. The worker calls `prepare` and `load` once in a child process, then `run` for each job.
-Nothing of Headrace is imported: `device` and `job` are plain objects. The same inputs give the same bytes on
-the same CPU and library versions.
+An example to copy. The worker calls `prepare` and `load` once in a child process, then `run` for each job, or
+`run_batch` for several at once. Nothing of Headrace is imported: `device` and `job` are plain objects. The same
+inputs in a batch of the same size give the same bytes on the same CPU and library versions.
 """
 
 import hashlib
@@ -43,27 +43,48 @@ def load(device, prepared):
 
 def run(model, inputs, job):
     """Draw one picture; `job.progress` reports each step and is where a cancel ends the run."""
-    inputs = {"seed": 0, **DEFAULTS, **inputs}
-    steps, size, seed = int(inputs["steps"]), int(inputs["size"]), int(inputs["seed"])
-    guidance = float(inputs["guidance"])
+    return run_batch(model, [inputs], [job])[0]
 
-    job.progress(0, steps, phase="encoding_prompt")
-    words, unknown_words = read_prompt(inputs["prompt"])
-    noise = np.random.default_rng(seed).standard_normal(LATENT_SHAPE, np.float32)
+
+def run_batch(model, inputs, jobs):
+    """Draw one picture for each job in one pass; a job that is cancelled hears no more, the others go on."""
+    asked = [{"seed": 0, **DEFAULTS, **one} for one in inputs]
+    steps, size = int(asked[0]["steps"]), int(asked[0]["size"])  # the same for all: they are of one bucket
+
+    report(jobs, 0, steps, "encoding_prompt")
+    read = [read_prompt(one["prompt"]) for one in asked]
+    noise = [np.random.default_rng(int(one["seed"])).standard_normal(LATENT_SHAPE, np.float32) for one in asked]
+    guidances = [float(one["guidance"]) for one in asked]
 
     preview_every = max(1, steps // PREVIEWS_PER_JOB)
-    for step, latent in model.denoise(words, guidance, noise, steps):
-        job.progress(step, steps, phase="denoising")
+    for step, latents in model.denoise([words for words, _ in read], guidances, np.stack(noise), steps):
+        report(jobs, step, steps, "denoising")
         if step % preview_every == 0 and step < steps:
-            job.preview(webp(model.decode(latent), min(size, PREVIEW_PIXELS)), step)
+            for job, pixels in zip(jobs, model.decode(latents), strict=True):
+                job.preview(webp(pixels, min(size, PREVIEW_PIXELS)), step)
 
-    job.progress(steps, steps, phase="decoding")
-    pixels = model.decode(latent)
-    job.milestone("latents.decoded")
+    report(jobs, steps, steps, "decoding")
+    pictures = model.decode(latents)
+    for job in jobs:
+        job.milestone("latents.decoded")
 
-    job.progress(steps, steps, phase="postprocessing")
-    made_with = {"seed": seed, "steps": steps, "guidance": guidance, "size": size, "words": list(words)}
+    report(jobs, steps, steps, "postprocessing")
+    return [finished(*each) for each in zip(jobs, asked, read, pictures, strict=True)]
+
+
+def report(jobs, step, steps, phase):
+    """Tell each job how far it is."""
+    for job in jobs:
+        job.progress(step, steps, phase=phase)
+
+
+def finished(job, asked, read, pixels):
+    """Hand over the picture and a thumbnail; returns the result."""
+    words, unknown_words = read
+    whole = {name: int(asked[name]) for name in ("seed", "steps", "size")}
+    made_with = {**whole, "guidance": float(asked["guidance"]), "words": list(words)}
     provenance = {**made_with, "weights": WEIGHTS_SHA256}
+    size = made_with["size"]
     for name, variant, pixel_count in (("thumbnail", "thumbnail", THUMBNAIL_PIXELS), ("picture", "original", size)):
         data = png(pixels, pixel_count, provenance)
         job.artifact(f"{name}.png", data, kind="image", variant=variant, width=pixel_count, height=pixel_count)

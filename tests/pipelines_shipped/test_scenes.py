@@ -109,6 +109,27 @@ def test_a_cancel_at_any_report_ends_the_run_without_an_artifact(scenes: ModuleT
         assert len(job.progressed) == cancel_at
 
 
+def test_pictures_drawn_in_one_pass_are_those_drawn_singly(scenes: ModuleType, loaded: Any) -> None:
+    """Whom a job is drawn beside is nothing its caller can see."""
+    prompts = [PROMPT, "a castle by day", "dragons in the snow", "", "a blue boat", "sea", "hills at dawn", "night"]
+    asked = [
+        {"prompt": prompt, "seed": number, "steps": 6, "size": 64, "guidance": 1 + number}
+        for number, prompt in enumerate(prompts)
+    ]
+    together, alone = ([RecordedJob() for _ in asked] for _ in range(2))
+
+    results = scenes.run_batch(loaded, asked, together)
+
+    assert results == [scenes.run(loaded, one, job) for one, job in zip(asked, alone, strict=True)]
+    for ours, single in zip(together, alone, strict=True):
+        difference = np.abs(pixels(ours.artifacts[ORIGINAL]) - pixels(single.artifacts[ORIGINAL]))
+        assert difference.mean() <= 1  # of 255
+        assert ours.artifacts.keys() == single.artifacts.keys()
+        assert (ours.progressed, ours.milestones) == (single.progressed, single.milestones)
+        assert [step for step, _ in ours.previews] == [step for step, _ in single.previews]
+    assert len({job.artifacts[ORIGINAL] for job in together}) == len(asked)
+
+
 def test_words_without_a_meaning_are_reported_and_the_rest_is_drawn(scenes: ModuleType, loaded: Any) -> None:
     _, result = drawn(scenes, loaded, "Dragons over a blue castle, dragons and ÉLAN 42")
 
