@@ -4,14 +4,16 @@ Promises: what is asked for is so when it is answered, and a repeat changes noth
 changed that the caller has not seen. The caller's words go into the body of the job, their names into the log.
 """
 
+import asyncio
+import random
 from collections.abc import Mapping
 
 from aiohttp import web
 
 from contracts import events as ev
 from contracts.api import JobPatch
-from contracts.errors import StoreUnavailable
 from contracts.job import TERMINAL
+from contracts.retry import Backoff
 from contracts.store.words import Word
 from contracts.store.write import JobGuard, Write
 from services.ingest.context import Context
@@ -26,7 +28,9 @@ from services.ingest.requests import invalid_input, parse_body
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import metadata_line
 
-CHANGE_TRIES = 8
+CHANGE_TRIES = 10
+# After a try that somebody else overtook: those who change one job at the same moment must not meet again and again.
+OVERTAKEN = Backoff(base_ms=4, cap_ms=500, jitter_ratio=1.0)
 MOST_METADATA_CHANGES = 100  # each stays in the body, so that the job can be shown as it was
 
 
@@ -45,14 +49,15 @@ class ChangeHandler:
         with self._context.room.share() as share:
             wanted = parse_body(JobPatch, await read_body(request, self._context.body_limits, share))
         shown = await self._reader.need(caller, request.match_info["id"])
-        for _ in range(CHANGE_TRIES):
+        for tries in range(1, CHANGE_TRIES + 1):
             details = await self._reader.details(shown)
             _check(details, if_match)
             events = changes_of(details, wanted, f"key/{caller.key_id}")
             if not events or await self._write(details, wanted, events):
                 view = self._reader.show(details) if not events else await self._reader.view(shown)
                 return json_answer(view, headers={"ETag": etag(view["sequence"])})
-        raise StoreUnavailable(f"{shown.state.id} changes too fast to be changed")
+            await asyncio.sleep(OVERTAKEN.delay_ms(tries, random.random()) / 1000)
+        raise Problem("version_mismatch", "The job is changing too fast; try again", retry_after_s=1)
 
     async def _write(self, details: Details, wanted: JobPatch, events: tuple[ev.Event, ...]) -> bool:
         """Write the change; False when the job has moved on meanwhile."""
