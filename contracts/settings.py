@@ -31,6 +31,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 # An empty file, or a word somebody can guess, is no secret; ingest reads keys of up to 256 characters.
 _ADMIN_KEY = re.compile(r"[\x21-\x7e]{16,256}")
+_ENDPOINT = re.compile(r"https?://[^\s/?#@]+/?")
 _PUBLIC_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 
@@ -55,6 +56,13 @@ def _pool_name(value: str) -> str:
 def _public_url(value: str) -> str:
     if value and not _PUBLIC_URL.fullmatch(value):
         raise ValueError("write what links begin with, such as https://headrace.example, or leave it out")
+    return value
+
+
+def _endpoint(value: str) -> str:
+    # A password in it would end up in logs, and in the links that are signed.
+    if value and not _ENDPOINT.fullmatch(value):
+        raise ValueError("write scheme, host and port only, such as https://minio.example:9000")
     return value
 
 
@@ -165,6 +173,15 @@ class RetentionSettings(Group):
     artifacts_s: Positive = 604_800.0
 
 
+class ArtifactSettings(Group):
+    """Where stored files lie: a directory, or `s3://bucket/prefix` with credentials from `AWS_*`."""
+
+    url: str = ""  # empty: `artifacts` below the data directory
+    endpoint: Annotated[str, AfterValidator(_endpoint)] = ""  # of an S3-compatible store; empty: that of AWS
+    region: str = ""
+    timeout_s: Positive = 30.0  # without a byte for so long, a request to the store has failed
+
+
 class AdminSettings(Group):
     """The operator's key."""
 
@@ -204,6 +221,7 @@ class Settings(Group):
     retry: RetrySettings = RetrySettings()
     webhook: WebhookSettings = WebhookSettings()
     retention: RetentionSettings = RetentionSettings()
+    artifacts: ArtifactSettings = ArtifactSettings()
     admin: AdminSettings = AdminSettings()
     client: ClientSettings = ClientSettings()
     log: LogSettings = LogSettings()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import uvloop
 
+from contracts.artifacts import Shelf, open_objects
 from contracts.errors import ConfigError
 from contracts.models import ModelRegistry, load
 from contracts.settings import load_settings
@@ -31,14 +32,15 @@ def main() -> int:
         refuse_two_runtimes()
         if not settings.redis.url:
             raise ConfigError(["HEADRACE_REDIS__URL: give the store's address; `headrace up` starts one by itself"])
+        shelf = Shelf(open_objects(settings))
         configure_logging("gpu_worker", settings.log.level)
-        return uvloop.run(serve(settings.redis.url, config, models))
+        return uvloop.run(serve(settings.redis.url, config, models, shelf))
     except (ConfigError, DeviceError) as error:
         print(error, file=sys.stderr)
         return 2
 
 
-async def serve(url: str, config: WorkerConfig, models: ModelRegistry) -> int:
+async def serve(url: str, config: WorkerConfig, models: ModelRegistry, shelf: Shelf) -> int:
     """Run until SIGTERM or SIGINT; a second one ends the wait for running attempts."""
     stop, hurry = asyncio.Event(), asyncio.Event()
 
@@ -52,7 +54,7 @@ async def serve(url: str, config: WorkerConfig, models: ModelRegistry) -> int:
     gc.set_threshold(20_000, 20, 50)
     store = Store(url)
     try:
-        settled = await Supervisor(store, config, models, os.environ).run(stop, hurry)
+        settled = await Supervisor(store, config, models, os.environ, shelf).run(stop, hurry)
     finally:
         await store.aclose()
     return 0 if settled else 1

@@ -18,7 +18,7 @@ from contracts.retry import Backoff
 from contracts.store import Word
 from contracts.store.jobs import Jobs
 from services.gpu_worker import settlement
-from services.gpu_worker.artifacts import ArtifactRejected, ArtifactStore, size_of
+from services.gpu_worker.artifacts import ArtifactRejected, Intake, size_of
 from services.gpu_worker.running import Running, log_path
 from services.gpu_worker.settlement import Ending, Facts
 from services.gpu_worker.slots.frames import ArtifactFile
@@ -36,7 +36,7 @@ class Desk:
     """What settling needs."""
 
     jobs: Jobs
-    artifacts: ArtifactStore
+    intake: Intake
     backoff: Backoff
     scratch_bytes: int
     log_dir: Path
@@ -141,8 +141,7 @@ async def _upload(
     upload, begun_ms = running.upload(index, file), running.elapsed_ms
     for number in range(1, UPLOAD_TRIES + 1):
         try:
-            put = desk.artifacts.put_file
-            reference = await asyncio.to_thread(put, running.scratch, file.file, upload, limit_bytes)
+            reference = await asyncio.to_thread(desk.intake.put, running.scratch, file.file, upload, limit_bytes)
             return reference, running.elapsed_ms - begun_ms
         except OSError as error:
             log.warning("artifact_not_stored", job=upload.job_id, number=number, detail=error.strerror)

@@ -8,12 +8,13 @@ from pathlib import Path
 import orjson
 
 from contracts import events as ev
+from contracts.artifacts import Upload
 from contracts.ids import artifact_id, preview_id
 from contracts.model_spec import ModelSpec
 from contracts.positions import entry_ms
 from contracts.store.attempts import Attempt as Right
 from contracts.store.replies import Started
-from services.gpu_worker.artifacts import ArtifactStore, Upload
+from services.gpu_worker.artifacts import Intake
 from services.gpu_worker.previews import LIMIT_BYTES, Previews
 from services.gpu_worker.slots.attempt import Attempt
 from services.gpu_worker.slots.frames import ArtifactFile, Milestone, Preview, Progress, Telemetry
@@ -25,7 +26,7 @@ class Running:
     """The listener of its own attempt: what the child tells becomes events, files and timings."""
 
     def __init__(
-        self, right: Right, started: Started, writer: AttemptWriter, scratch: Path, store: ArtifactStore, keep_s: float
+        self, right: Right, started: Started, writer: AttemptWriter, scratch: Path, intake: Intake, keep_s: float
     ) -> None:
         self.right, self.writer, self.scratch = right, writer, scratch
         self.previews = Previews(self._store_preview, self._tell)
@@ -34,7 +35,7 @@ class Running:
         self.gpu_ms = 0
         self.released = False  # job.device_released is written
         self.freed = asyncio.Event()  # the store has it, or the attempt is over: the slot's next start may follow
-        self._body, self._store, self._keep_s = started.body, store, keep_s
+        self._body, self._intake, self._keep_s = started.body, intake, keep_s
         self._started_ms, self._begun_s = entry_ms(started.position), time.monotonic()
         self._total_steps: int | None = None
 
@@ -110,7 +111,7 @@ class Running:
     async def _store_preview(self, frame: Preview) -> ev.ArtifactRef:
         file = ArtifactFile(frame.job, frame.fence, frame.name, frame.file, "preview", "preview", None, None)
         upload = replace(self.upload(0, file), id=preview_id(self.right.job_id))
-        return await asyncio.to_thread(self._store.put_file, self.scratch, frame.file, upload, LIMIT_BYTES)
+        return await asyncio.to_thread(self._intake.put, self.scratch, frame.file, upload, LIMIT_BYTES)
 
 
 def log_path(scratch: Path) -> Path:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from contracts.artifacts import Shelf
 from contracts.ids import mint_worker_id
 from contracts.models import ModelRegistry
 from contracts.store import Store
-from services.gpu_worker.artifacts import LocalArtifacts
+from services.gpu_worker.artifacts import Intake
 from services.gpu_worker.config import WorkerConfig
 from services.gpu_worker.deck import Shop
 from services.gpu_worker.devices import Device, claim_devices, release_devices
@@ -29,8 +30,10 @@ log = structlog.get_logger()
 class Supervisor:
     """One per host and pool. `environ` is where children's few inherited variables come from."""
 
-    def __init__(self, store: Store, config: WorkerConfig, models: ModelRegistry, environ: Mapping[str, str]) -> None:
-        self._store, self._config, self._models, self._environ = store, config, models, environ
+    def __init__(
+        self, store: Store, config: WorkerConfig, models: ModelRegistry, environ: Mapping[str, str], shelf: Shelf
+    ) -> None:
+        self._store, self._config, self._models, self._environ, self._shelf = store, config, models, environ, shelf
         self.session: Session | None = None
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
@@ -73,23 +76,24 @@ class Supervisor:
     def _shop(self, devices: Sequence[Device]) -> Shop:
         """Make what the lanes of the next registration share, under a new worker id."""
         config, data_dir = self._config, self._config.data_dir
+        worker_id = mint_worker_id(int(time.time() * 1000), random.getrandbits(80))
+        scratch_dir = data_dir / "scratch" / devices[0].name / worker_id
         desk = Desk(
             jobs=self._store.jobs,
-            artifacts=LocalArtifacts(data_dir / "artifacts"),
+            intake=Intake(self._shelf, scratch_dir / "taken"),
             backoff=config.backoff,
             scratch_bytes=config.scratch_bytes,
             log_dir=data_dir / "logs" / "jobs",
             draining=asyncio.Event(),
             over=asyncio.Event(),
         )
-        worker_id = mint_worker_id(int(time.time() * 1000), random.getrandbits(80))
         return Shop(
             worker_id=worker_id,
             pool=config.pool,
             attempts=self._store.attempts,
             models=self._models,
             desk=desk,
-            scratch_dir=data_dir / "scratch" / devices[0].name / worker_id,
+            scratch_dir=scratch_dir,
             artifacts_s=config.artifacts_s,
             handled=set(),
             cancels=set(),

@@ -17,6 +17,7 @@ from typing import TypeVar
 import structlog
 
 from contracts import events as ev
+from contracts.artifacts import Shelf
 from contracts.errors import StoreUnavailable
 from contracts.ids import BadId, pool_code_of
 from contracts.model_spec import ModelRegistry
@@ -29,6 +30,7 @@ from contracts.tenant import Configuration
 from services.ingest.admission.capacity import Capacity
 from services.ingest.asking import Asker
 from services.ingest.edge.body import BodyLimits, BodyRoom
+from services.ingest.files import Files
 from services.ingest.metrics import IngestMetrics
 from services.ingest.patience import Patience
 from services.ingest.readiness import Readiness
@@ -52,16 +54,19 @@ class Context:
     readiness: Readiness
     now_ms: Callable[[], int]
     body_limits: BodyLimits
+    shelf: Shelf
     room: BodyRoom = field(default_factory=BodyRoom)
     pools: dict[str, PoolMeta] = field(default_factory=dict)
     opened: asyncio.Event = field(default_factory=asyncio.Event)
     asker: Asker = field(init=False)
     capacity: Capacity = field(init=False)
+    files: Files = field(init=False)
     _patience: Patience = field(init=False)
     _places: dict[str, Place] = field(default_factory=dict)
     _secrets: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.files = Files(self.shelf, self._pool_name_of)
         self._patience = Patience(self.settings.ingest.store_timeout_s)
         self.asker = Asker(self.store, secrets.token_hex(8), time.monotonic)
         self.capacity = Capacity(lambda pool: self.within(self.store.workers(pool)), time.monotonic)
@@ -127,6 +132,10 @@ class Context:
         except BadId:
             return None
         return next((meta for meta in self.pools.values() if meta.code == code), None)
+
+    def _pool_name_of(self, any_id: str) -> str | None:
+        meta = self.pool_of(any_id)
+        return None if meta is None else meta.name
 
     def place(self, meta: PoolMeta) -> Place:
         """Return what a view needs to know of a pool."""

@@ -14,6 +14,7 @@ from importlib import metadata
 import structlog
 from aiohttp import web
 
+from contracts.artifacts import Shelf, open_objects
 from contracts.models import load
 from contracts.settings import Settings
 from contracts.store import Store
@@ -91,6 +92,7 @@ class IngestService:
             readiness=readiness,
             now_ms=wall_ms,
             body_limits=body,
+            shelf=Shelf(open_objects(settings)),
         )
         self._edge = EdgeState(secrets.token_hex(4), self.context.metrics)
         self._watch = JobWatch(store)
@@ -129,6 +131,7 @@ class IngestService:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.context.asker.aclose()
         await self.context.store.aclose()
+        self.context.files.close()
         log.info("ingest_stopped")
 
     def _make_app(self) -> web.Application:

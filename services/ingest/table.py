@@ -1,6 +1,7 @@
 """The route table: everything this service serves, one row each. Router, scope checks and OpenAPI are made of it."""
 
 from contracts.api import (
+    ArtifactSummary,
     Because,
     GenerationJobData,
     JobBatch,
@@ -159,12 +160,19 @@ def artifact_routes(artifacts: ArtifactHandler) -> tuple[Route, ...]:
     """Return the routes of files; the handler checks key or signature itself."""
     return (
         Route(
+            "GET", "/v1/artifacts/{id}", artifacts.get, "Show what is known of a stored file.", "jobs:read",
+            reply=ArtifactSummary, problems=("artifact_not_found", "data_erased", "bad_parameter", "files_unavailable"),
+        ),
+        Route(
             "GET", "/v1/artifacts/{id}/content", artifacts.content, "Fetch a stored file, whole or in part.",
             media_type="application/octet-stream",
-            replies=((200, "The content."), (206, "The part asked for."), (304, "It has not changed.")),
+            replies=(
+                (200, "The content."), (206, "The part asked for."), (304, "It has not changed."),
+                (302, "Where the object store serves it, for five minutes."),
+            ),
             problems=(
                 "unauthenticated", "missing_scope", "bad_signature", "artifact_not_found", "data_erased",
-                "range_not_satisfiable",
+                "range_not_satisfiable", "files_unavailable",
             ),
             parameters=(
                 Parameter("expires", "Of a signed link."), Parameter("sig", "Of a signed link."),

@@ -14,6 +14,8 @@ import orjson
 
 from contracts import events as ev
 from contracts import ids
+from contracts.artifacts import Shelf
+from contracts.artifacts.local import LocalObjects
 from contracts.job import JobState
 from contracts.models import ModelRegistry
 from contracts.settings import load_settings
@@ -198,9 +200,10 @@ class Menu(ModelRegistry):
 class Staff:
     """A supervisor that runs in this process."""
 
-    def __init__(self, store: Store, config: WorkerConfig, stage: Stage) -> None:
+    def __init__(self, store: Store, config: WorkerConfig, stage: Stage, shelf: Shelf | None = None) -> None:
         self.stage, self.config, self.models = stage, config, Menu()
-        self.supervisor = Supervisor(store, config, self.models, os.environ)
+        self.shelf = shelf or Shelf(LocalObjects(config.data_dir / "artifacts"))
+        self.supervisor = Supervisor(store, config, self.models, os.environ, self.shelf)
         self.stop, self.hurry = asyncio.Event(), asyncio.Event()
         self.task: asyncio.Task[bool] | None = None
 
@@ -264,12 +267,14 @@ def config_for(folder: Path, **changes: Any) -> WorkerConfig:
 
 
 @asynccontextmanager
-async def staff(store: Store, folder: Path, worker_store: Store | None = None, **changes: Any) -> AsyncIterator[Staff]:
+async def staff(
+    store: Store, folder: Path, worker_store: Store | None = None, shelf: Shelf | None = None, **changes: Any
+) -> AsyncIterator[Staff]:
     """Run a supervisor on a store until the block ends; the drain must leave nothing behind."""
     stage = Stage(store)
     await stage.lead()
     config = config_for(folder, **changes)
-    own = Staff(worker_store or store, config, stage)
+    own = Staff(worker_store or store, config, stage, shelf)
     own.task = asyncio.create_task(own.supervisor.run(own.stop, own.hurry))
     try:
         await stage.saw("worker.registered")

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from services.gpu_worker.artifacts import ArtifactRejected, LocalArtifacts, Upload
+from contracts.artifacts import Shelf, Upload
+from contracts.artifacts.local import LocalObjects
+from services.gpu_worker.artifacts import ArtifactRejected, Intake
 from services.gpu_worker.slots.frames import ArtifactFile, Preview
 from tests.gpu_worker.rig import Recorder, model, rig
 
@@ -22,6 +24,10 @@ def upload(**changes: object) -> Upload:
     return Upload(**{**facts, **changes})  # type: ignore[arg-type]
 
 
+def intake(folder: Path) -> Intake:
+    return Intake(Shelf(LocalObjects(folder / "store")), folder / "taken")
+
+
 def scratch_with(folder: Path, content: bytes = b"pixels") -> Path:
     (folder / "scratch" / ".out").mkdir(parents=True)
     (folder / "scratch" / ".out" / "0001").write_bytes(content)
@@ -29,7 +35,7 @@ def scratch_with(folder: Path, content: bytes = b"pixels") -> Path:
 
 
 def test_a_file_lies_beside_its_record(tmp_path: Path) -> None:
-    stored = LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", upload(), LIMIT_BYTES)
+    stored = intake(tmp_path).put(scratch_with(tmp_path), "0001", upload(), LIMIT_BYTES)
 
     place = tmp_path / "store" / "default" / "job_1"
     assert (place / "art_1.png").read_bytes() == b"pixels"
@@ -42,14 +48,13 @@ def test_a_file_lies_beside_its_record(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.png/../../x", "a.\0", "a." + "x" * 40, "noending"])
 def test_an_authors_name_never_becomes_a_path(tmp_path: Path, name: str) -> None:
-    LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", upload(name=name), LIMIT_BYTES)
+    intake(tmp_path).put(scratch_with(tmp_path), "0001", upload(name=name), LIMIT_BYTES)
     assert (tmp_path / "store" / "default" / "job_1" / "art_1").read_bytes() == b"pixels"
 
 
 def test_a_file_over_the_limit_is_rejected(tmp_path: Path) -> None:
-    store = LocalArtifacts(tmp_path / "store")
     with pytest.raises(ArtifactRejected):
-        store.put_file(scratch_with(tmp_path, bytes(100)), "0001", upload(), 99)
+        intake(tmp_path).put(scratch_with(tmp_path, bytes(100)), "0001", upload(), 99)
 
 
 @pytest.mark.parametrize("trick", ["link", "folder link", "pipe", "folder", "missing"])
@@ -71,7 +76,7 @@ def test_tricks_with_the_scratch_directory_reach_nothing(tmp_path: Path, trick: 
         case "folder":
             (out / "0001").mkdir()
     with pytest.raises(ArtifactRejected):
-        LocalArtifacts(tmp_path / "store").put_file(scratch, "0001", upload(), LIMIT_BYTES)
+        intake(tmp_path).put(scratch, "0001", upload(), LIMIT_BYTES)
     assert (secret / "0001").read_text() == "key"
 
 
@@ -79,7 +84,7 @@ def test_tricks_with_the_scratch_directory_reach_nothing(tmp_path: Path, trick: 
 @pytest.mark.parametrize("name", ["..", "a/b", "", ".hidden", "a\0b"])
 def test_no_name_leaves_the_root(tmp_path: Path, field: str, name: str) -> None:
     with pytest.raises(ArtifactRejected):
-        LocalArtifacts(tmp_path / "store").put_file(scratch_with(tmp_path), "0001", upload(**{field: name}), 99)
+        intake(tmp_path).put(scratch_with(tmp_path), "0001", upload(**{field: name}), 99)
 
 
 async def test_a_file_is_taken_as_it_was_when_it_was_handed_over(tmp_path: Path) -> None:
@@ -92,3 +97,17 @@ async def test_a_file_is_taken_as_it_was_when_it_was_handed_over(tmp_path: Path)
         assert (image.name, image.kind, image.variant, image.width) == ("image.png", "image", "original", 512)
         assert small.variant == "thumbnail"
         assert recorder.of(Preview)[0].step == 1
+
+
+def test_a_put_that_the_store_could_not_take_is_repeated_with_what_was_taken(tmp_path: Path) -> None:
+    scratch = scratch_with(tmp_path)
+    store = tmp_path / "store"
+    store.write_text("a file where the directory should be")
+    with pytest.raises(OSError, match="cannot be written"):
+        intake(tmp_path).put(scratch, "0001", upload(), LIMIT_BYTES)
+    store.unlink()
+
+    stored = intake(tmp_path).put(scratch, "0001", upload(), LIMIT_BYTES)
+
+    assert stored.sha256 == hashlib.sha256(b"pixels").hexdigest()
+    assert list((tmp_path / "taken").iterdir()) == []

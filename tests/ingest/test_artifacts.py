@@ -27,7 +27,7 @@ def keep(
     record = {
         "id": artifact, "kind": "image", "variant": "original", "mime": "image/png", "bytes": len(CONTENT),
         "sha256": hashlib.sha256(CONTENT).hexdigest(), "tenantId": tenant, "createdMs": now_ms,
-        "expiresAtMs": now_ms + life_ms, "fileName": name, "storedAs": artifact + ".png",
+        "expiresAtMs": now_ms + life_ms, "fileName": name, "storedAs": artifact + ".png", "path": path_of(artifact),
     }  # fmt: skip
     (folder / f"{artifact}.png").write_bytes(CONTENT)
     (folder / f"{artifact}.json").write_bytes(orjson.dumps(record))

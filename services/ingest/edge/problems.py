@@ -90,6 +90,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "storage_full": Kind(503, "The store is full", retryable=True, retry_after_s=30),
     "log_unavailable": Kind(503, "The event log does not answer", retryable=True, retry_after_s=2),
     "unconfirmed": Kind(503, "The write is not confirmed", retryable=True, retry_after_s=1),
+    "files_unavailable": Kind(503, "The store of files does not answer", retryable=True, retry_after_s=5),
     "scheduler_unavailable": Kind(503, "No scheduler answers for the pool", retryable=True, retry_after_s=2),
 }
 

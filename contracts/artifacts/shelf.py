@@ -1,0 +1,67 @@
+"""Files under ids of ours in a store of objects, each with a record beside it.
+
+Promises: what a record describes is complete and was hashed by us; a repeat with the same id replaces file and record,
+so that finishing twice is finishing once. Does not look inside a file and does not judge who may read it.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from contracts.artifacts.objects import Content, Objects
+from contracts.artifacts.records import ArtifactRecord, Upload, content_key, describe, record_key
+from contracts.events import ArtifactRef
+from contracts.ids import job_of
+
+_JSON = "application/json"
+
+
+class Shelf:
+    """See the module."""
+
+    def __init__(self, objects: Objects) -> None:
+        self.objects = objects
+
+    def put(self, upload: Upload, source: Path) -> ArtifactRef:
+        """Store a file, which may be moved. Raises StoreAway, or ValueError for an id that cannot be a key."""
+        record_at = record_key(upload.pool, upload.job_id, upload.id)
+        with source.open("rb") as file:
+            size_bytes = file.seek(0, 2)
+            file.seek(0)
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        record = describe(upload, size_bytes, sha256)
+        self.objects.put_file(content_key(upload.pool, upload.job_id, record.stored_as), source, record.mime)
+        # last: a file without a record is not there yet
+        self.objects.put_file(record_at, record.model_dump_json(by_alias=True, exclude_none=True).encode(), _JSON)
+        return ArtifactRef.model_validate(record.model_dump())
+
+    def find(self, pool: str, artifact_id: str) -> ArtifactRecord | None:
+        """Return the record of a file; None when there is none, or none that can be read. Raises StoreAway."""
+        found = self.objects.get(record_key(pool, job_of(artifact_id), artifact_id))
+        if found is None:
+            return None
+        with found:
+            text = b"".join(iter(found.read, b""))
+        try:
+            return ArtifactRecord.model_validate_json(text)
+        except ValidationError:
+            return None
+
+    def open(self, pool: str, record: ArtifactRecord, start: int = 0, end: int | None = None) -> Content | None:
+        """Open the content, or a part of it. Raises StoreAway."""
+        key = _key_of(pool, record)
+        return None if key is None else self.objects.get(key, start, end)
+
+    def link(self, method: Literal["GET", "HEAD"], pool: str, record: ArtifactRecord, seconds: int) -> str | None:
+        """Return a URL of the store itself; None where only we can serve it."""
+        key = _key_of(pool, record)
+        return None if key is None else self.objects.sign(method, key, seconds)
+
+
+def _key_of(pool: str, record: ArtifactRecord) -> str | None:
+    try:
+        return content_key(pool, job_of(record.id), record.stored_as)
+    except ValueError:
+        return None

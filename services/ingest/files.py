@@ -1,0 +1,71 @@
+"""Stored files as ingest asks for them: found by id and tenant, in threads of their own.
+
+Promises: a foreign file is found as little as one that is not there; a store that hangs holds these threads and nothing
+else of the process.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+import structlog
+
+from contracts.artifacts import ArtifactRecord, Content, Shelf, StoreAway
+from contracts.telemetry import Logger
+from services.ingest.edge.problems import Problem
+
+THREADS = 32
+_PREVIEW = "_preview"
+P = ParamSpec("P")
+T = TypeVar("T")
+log: Logger = structlog.get_logger(service="ingest")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record that may be shown, and the pool whose folder it lies in."""
+
+    pool: str
+    record: ArtifactRecord
+
+    @property
+    def is_preview(self) -> bool:
+        """The one preview of a job is replaced while it is watched; its record may be a step behind."""
+        return self.record.id.endswith(_PREVIEW)
+
+
+class Files:
+    """The shelf behind threads. `pool_of` gives the name of the pool that an id belongs to."""
+
+    def __init__(self, shelf: Shelf, pool_of: Callable[[str], str | None]) -> None:
+        self.shelf = shelf
+        self._pool_of = pool_of
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
+
+    async def find(self, artifact_id: str, tenant_id: str | None) -> Found | None:
+        """Return a file of this tenant (None: whoever's it is), expired or not. Raises Problem."""
+        pool = self._pool_of(artifact_id)
+        if pool is None or not artifact_id.startswith("art_"):
+            return None
+        record = await self.ask(self.shelf.find, pool, artifact_id)
+        if record is None or (tenant_id is not None and record.tenant_id != tenant_id):
+            return None
+        return Found(pool, record)
+
+    async def open(self, found: Found, start: int = 0, end: int | None = None) -> Content | None:
+        """Open the content, or a part of it; close it in `ask`, too. Raises Problem."""
+        return await self.ask(self.shelf.open, found.pool, found.record, start, end)
+
+    async def ask(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a blocking call of the store. Raises Problem `files_unavailable`."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))
+        except StoreAway as error:
+            log.warning("files_unavailable", detail=error.strerror)
+            raise Problem("files_unavailable") from None
+
+    def close(self) -> None:
+        """Let the threads go; calls under way are not waited for."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
