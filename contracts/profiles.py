@@ -7,7 +7,8 @@ promise anything about inputs that were not in the grid: that is what drift is w
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -73,6 +74,11 @@ class ModelProfiles(_Part):
     model: str
     profiles: tuple[Profile, ...] = ()
 
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """What the memory of a job depends on."""
+        return tuple(sorted({name for profile in self.profiles for name in profile.fit.inputs}))
+
     def of(self, device: str) -> Profile | None:
         """Return what was measured on this kind of device."""
         return next((profile for profile in self.profiles if profile.machine.device == device), None)
@@ -90,9 +96,10 @@ class ModelProfiles(_Part):
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a job needs. `alone`: nobody has measured that much; these bytes are the least a device must have."""
+    """What a job needs. `alone`: nobody has measured that much, it gets a device for itself."""
 
-    bytes: int
+    bytes: int  # to reserve: with headroom, and padding if need be
+    least_bytes: int  # a smaller device cannot hold it, as far as is known
     alone: bool = False
 
 
@@ -121,7 +128,8 @@ def make_profile(
 def predict(profile: Profile, inputs: Mapping[str, object]) -> Prediction:
     """Return what to reserve for a job with these inputs on the device that was measured."""
     peak_bytes, alone = expect(profile, inputs)
-    return Prediction(min(MOST_BYTES, profile.context_bytes + reserved(peak_bytes)), alone)
+    context_bytes = profile.context_bytes
+    return Prediction(min(MOST_BYTES, context_bytes + reserved(peak_bytes)), context_bytes + peak_bytes, alone)
 
 
 def expect(profile: Profile, inputs: Mapping[str, object]) -> tuple[int, bool]:
@@ -153,16 +161,17 @@ def predict_for(
         for profile in profiles.profiles if own is None else (own,):
             one = predict(profile, inputs)
             found.append(padded(one) if is_unlike or own is None else one)
-    return Prediction(max(one.bytes for one in found), any(one.alone for one in found))
+    least_bytes = min(one.least_bytes for one in found)  # the least needy device may be the one that gets it
+    return Prediction(max(one.bytes for one in found), least_bytes, any(one.alone for one in found))
 
 
 def padded(prediction: Prediction) -> Prediction:
     """Return more, for what was measured on something else.
 
-    >>> padded(Prediction(1000)).bytes
+    >>> padded(Prediction(1000, 1000)).bytes
     1250
     """
-    return Prediction(_more(prediction.bytes, PADDING_PERCENT), prediction.alone)
+    return replace(prediction, bytes=_more(prediction.bytes, PADDING_PERCENT))
 
 
 def reserved(peak_bytes: int) -> int:

@@ -65,7 +65,9 @@ from contracts.events.root import ArtifactRef, ErrorFacts, Event, Part, SlotInfo
 from contracts.events.webhooks import WebhookAttempted, WebhookExhausted
 from contracts.events.workers import (
     BudgetsRenewed,
+    ModelProfiled,
     PolicyApplied,
+    ProfileSource,
     ResourceGranted,
     ResourcePaused,
     ResourceRule,
@@ -121,6 +123,7 @@ __all__ = [
     "ModelLoadCompleted",
     "ModelLoadStarted",
     "ModelPaused",
+    "ModelProfiled",
     "ModelResumed",
     "Part",
     "PolicyApplied",
@@ -131,6 +134,7 @@ __all__ = [
     "PoolResumed",
     "PreviewAvailable",
     "Priority",
+    "ProfileSource",
     "PromptEncoded",
     "QueueReason",
     "ResourceDefined",

@@ -19,6 +19,7 @@ class JobCreated(Event):
     timeout_ms: int
     start_by_ms: int | None = None  # after the job was created (or queued again)
     vram_bytes: int = 0
+    alone: bool | None = None  # more than was ever measured: it gets a device for itself, with these bytes at least
     bucket: str | None = (
         None  # of the parameters that decide how long a job takes: jobs of one bucket cost about the same
     )

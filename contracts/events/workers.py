@@ -1,6 +1,6 @@
 """Workers and the scheduler itself."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from contracts.events.configuration import PolicyFacts, Tier
 from contracts.events.root import Event, Part, SlotInfo
@@ -74,6 +74,24 @@ class ResourceRule(Part):
 
     rate: int
     window_ms: int
+
+
+ProfileSource = Literal["audit", "provisional", "drift", "oom"]
+
+
+class ModelProfiled(Event):
+    """worker or audit: jobs of this model and bucket that are created or queued from now on reserve this much at least.
+
+    An audit takes back what was said before of the model: its file has all that is known.
+    """
+
+    TYPE: ClassVar[str] = "model.profiled"
+    model: str  # name@version
+    bucket: str | None = None
+    bytes: int  # with headroom
+    source: ProfileSource
+    device: str = ""  # kind/name, as in the profile
+    peak_bytes: int | None = None  # as it was measured
 
 
 class PolicyApplied(Event):

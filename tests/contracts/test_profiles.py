@@ -61,7 +61,7 @@ def test_no_job_reserves_less_than_its_parameters_took_in_the_audit(points: list
         found = predict(profile, point.inputs)
         assert found.bytes >= context_bytes + (point.peak_bytes or 0)
         if point.peak_bytes is None:
-            assert found.bytes > profile.budget_bytes
+            assert found.bytes >= found.least_bytes > profile.budget_bytes
             assert found.alone
 
 
@@ -72,6 +72,7 @@ def test_more_of_a_parameter_never_reserves_less(points: list[Point], data: st.D
     more = {name: value + data.draw(st.integers(0, 5_000)) for name, value in less.items()}
 
     assert predict(profile, more).bytes >= predict(profile, less).bytes
+    assert predict(profile, more).least_bytes >= predict(profile, less).least_bytes
     assert predict(profile, more).alone >= predict(profile, less).alone
 
 
@@ -182,7 +183,9 @@ def test_a_job_whose_device_is_not_known_yet_reserves_what_the_neediest_one_take
     size = {"size": 64}
 
     assert predict_for(file, size).bytes == reserved(4000)
+    assert predict_for(file, size).least_bytes == 1000  # the CPU could hold it
     assert predict_for(file, size, [("cpu/x86_64", False)]).bytes == reserved(1000)
+    assert predict_for(file, size, [("cpu/x86_64", True)]).least_bytes == 1000  # padding refuses nothing
     assert predict_for(file, size, [("cpu/x86_64", True)]).bytes == padded(predict(cpu, size)).bytes == 1350
     assert (
         predict_for(file, size, [("cuda/H200", False)]).bytes == padded(predict(large, size)).bytes

@@ -19,7 +19,7 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             ["submit"] * 6 + ["later", "turn", "turn", "turn", "start", "start", "finish", "finish"]
-            + ["fail", "retry", "decline", "cancel", "raise", "hand_back", "lose", "drain", "join", "wait", "again"]
+            + ["fail", "retry", "decline", "cancel", "raise", "hand_back", "lose", "drain", "join", "wait", "again", "profile"]
         ),
         st.integers(0, 11),
     ),
@@ -79,6 +79,10 @@ def _take(world: World, step: str, n: int) -> None:
         case "drain" if world.state.workers:
             worker_id = sorted(world.state.workers)[n % len(world.state.workers)]
             world.write(worker_id, ev.WorkerDraining(worker_id=worker_id))
+        case "profile":
+            bucket = "steps=4" if n % 2 else None
+            source: ev.ProfileSource = "audit" if n == 0 else "drift"
+            world.write("w1", ev.ModelProfiled(model="echo@1", bucket=bucket, bytes=n, source=source))
         case "join":
             world.worker(f"x{len(world.entries)}", slots=1 + n % 2, slot_bytes=12)
         case "again":

@@ -23,6 +23,7 @@ from services.scheduler.fold.facts import (
 )
 from services.scheduler.fold.limits import Limits
 from services.scheduler.fold.lines import NEVER_MS, JobClass, Waiting, key_of
+from services.scheduler.fold.peaks import Peaks
 from services.scheduler.fold.placement import Place
 from services.scheduler.fold.policy import BlfqPolicy
 from services.scheduler.fold.records import Job, Offer, Slot, Worker
@@ -47,6 +48,7 @@ class Books:
         self.ended: dict[JobStatus, deque[tuple[str, int]]] = {status: deque() for status in TERMINAL}
         self.by_age: deque[tuple[str, str]] = deque()  # first position and id; forgotten jobs until they are oldest
         self.estimates = Estimates()
+        self.peaks = Peaks()
         self.policy = BlfqPolicy(self.estimates)
         self.timers = Timers()
         self.limits = Limits(lambda name, n: self.policy.apply(Tokens(name, n)))
@@ -89,6 +91,10 @@ class Books:
         if wanted is not None:
             self.arrived_ms += self.estimates.run_ms(job.model, job.bucket)
             self.policy.apply(Waits(wanted))
+
+    def reserve(self, job: Job) -> None:
+        """Let a job that becomes eligible again reserve what its like was seen to need meanwhile."""
+        job.bytes = max(job.bytes, self.peaks.bytes(job.model, job.bucket))
 
     def charge(self, job: Job, est_ms: int, now_ms: int, fact: Charged) -> None:
         """Charge the job for the first time in this attempt; its start will draw on its limits."""

@@ -37,6 +37,7 @@ def _created(books: Books, entry: Entry, event: Event) -> None:
         resources=tuple(sorted((event.resources or {}).items())),
     )  # fmt: skip
     books.limits.meet(job.resources)
+    books.reserve(job)
     books.jobs[job.id] = job
     books.by_age.append((job.first, job.id))
     books.refresh(job)
@@ -54,6 +55,7 @@ def _queued(books: Books, job: Job, event: ev.JobQueued, now_ms: int) -> None:
     job.not_before_ms = _refused(books, job, event, now_ms) if event.reason == "rate_limited" else None
     if event.alone:
         job.max_batch = 1
+    books.reserve(job)
     books.refresh(job)
     if event.reason in _REFUNDED:
         books.settle(job, None, now_ms)
@@ -154,6 +156,7 @@ def _attempt_failed(books: Books, job: Job, event: ev.JobAttemptFailed, now_ms: 
     books.leave_worker(job)
     job.status, job.queued_ms, job.ending = JobStatus.QUEUED, now_ms, not event.will_retry
     job.not_before_ms, job.limited_since_ms = event.next_attempt_at_ms, None
+    books.reserve(job)
     books.refresh(job)
 
 
@@ -208,6 +211,7 @@ def _retried(books: Books, job: Job, event: ev.JobRetried, now_ms: int) -> None:
     job.status, job.run, job.order, job.queued_ms = JobStatus.QUEUED, event.run, books.admitted, now_ms
     job.max_attempts, job.cancel_requested, job.aside, job.declines = event.max_attempts, False, False, 0
     job.held, job.limited = False, 0
+    books.reserve(job)
     job.start_by_at_ms = None if job.start_by_ms is None else now_ms + job.start_by_ms
     books.refresh(job)
 

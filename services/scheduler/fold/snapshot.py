@@ -22,7 +22,7 @@ from services.scheduler.fold.keeping import dump_policy, load_policy
 from services.scheduler.fold.records import Job, Offer, Slot, Worker
 from services.scheduler.fold.state import PoolState
 
-VERSION = 6
+VERSION = 7
 READ: Read = {
     "hooks": frozenset,
     "resources": lambda drawn: tuple((name, units) for name, units in drawn),
@@ -42,6 +42,7 @@ def dump(state: PoolState) -> bytes:
             "slotFields": _SLOT,
             "workers": [_dump_worker(worker) for worker in state.workers.values()],
             "estimates": state.estimates.snapshot(),
+            "peaks": state.peaks.snapshot(),
             "policy": dump_policy(state.policy),
             "limits": state.limits.snapshot(),
             "budgets": state.budgets.snapshot(),
@@ -74,6 +75,7 @@ def _load(raw: dict[str, Any]) -> PoolState:
     workers = (_load_worker(worker, raw["slotFields"]) for worker in raw["workers"])
     state.workers = {worker.id: worker for worker in workers}
     state.estimates.restore(**raw["estimates"])
+    state.peaks.restore(raw["peaks"])
     state.by_age.extend((job.first, job.id) for job in state.jobs.values())  # as they were admitted
     ended = [job for job in state.jobs.values() if job.status in TERMINAL]
     for job in sorted(ended, key=lambda job: (job.ended_ms, entry_key(job.last))):

@@ -54,6 +54,14 @@ def _deck_freed(books: Books, entry: Entry, event: Event) -> None:
     books.free_deck(event.offer_id)
 
 
+def _profiled(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.ModelProfiled)
+    if event.source == "audit":
+        books.peaks.forget(event.model)
+    else:
+        books.peaks.learn(event.model, event.bucket or "", event.bytes)
+
+
 def _policy_applied(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.PolicyApplied)
     books.policy_position, now_ms = event.position, entry_ms(entry.position)
@@ -119,6 +127,7 @@ WORKER_FOLDS: Mapping[str, Fold] = {
     ev.WorkerDrained.TYPE: _gone,
     ev.WorkerLost.TYPE: _gone,
     ev.WorkerDeckFreed.TYPE: _deck_freed,
+    ev.ModelProfiled.TYPE: _profiled,
     ev.PolicyApplied.TYPE: _policy_applied,
     ev.ResourceGranted.TYPE: _granted,
     ev.ResourcePaused.TYPE: _limit_paused,
