@@ -7,7 +7,7 @@ MAX_LENGTH characters, the same inputs give the same text.
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from contracts.model_inputs import InputSchema
 
@@ -27,6 +27,18 @@ def may_be_cost(schema: InputSchema, name: str) -> bool:
     return _has_no_text(schema, name, _WHOLE | {"number"})
 
 
+def may_be_grid(schema: InputSchema, name: str) -> bool:
+    """Whether an audit of memory may step through values of this input."""
+    described = _properties(schema).get(name, {})
+    return described.get("type") in ("integer", "number")
+
+
+def given(schema: InputSchema, names: Iterable[str], fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Give these inputs as the pipeline will have them: the schema's default where the caller says nothing."""
+    properties = _properties(schema)
+    return ((name, fields.get(name, properties.get(name, {}).get("default"))) for name in names)
+
+
 def bucket_of(schema: InputSchema, names: tuple[str, ...], fields: Mapping[str, object]) -> str | None:
     """Return the bucket of these inputs, None where nothing is known that matters.
 
@@ -35,9 +47,7 @@ def bucket_of(schema: InputSchema, names: tuple[str, ...], fields: Mapping[str, 
     >>> bucket_of(schema, ("steps",), {}), bucket_of(schema, ("steps",), {"steps": 30})
     ('steps=24', 'steps=30')
     """
-    properties = _properties(schema)
-    given = ((name, fields.get(name, properties.get(name, {}).get("default"))) for name in names)
-    text = ";".join(f"{name}={_written(value)}" for name, value in given if value is not None)
+    text = ";".join(f"{name}={_written(value)}" for name, value in given(schema, names, fields) if value is not None)
     if len(text) > MAX_LENGTH:
         text = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
     return text or None

@@ -1,15 +1,16 @@
 """What is known about a model before it runs: one frozen `ModelSpec` for each table of pipelines.toml.
 
 Promises: immutable, complete (defaults filled in, paths absolute), looked up by `name` or `name@version`.
-Does not read files (`models.py` does) and does not know what a model costs to run (an audit measures that).
+Does not read files (`models.py` does). What a model needs of a device is measured by an audit and comes as its profile.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from contracts import buckets, model_inputs
 from contracts.model_inputs import InputFault, InputSchema
+from contracts.profiles import ModelProfiles, Prediction, predict_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class ModelSpec:
     inputs: Path
     schema: InputSchema = field(repr=False, compare=False)
     pools: tuple[str, ...]  # the first one is the default of the model
-    vram_mib: int
+    vram_mib: int | None  # what its author says; None: nobody knows
     max_batch: int
     timeout_s: float
     silence_s: float | None  # None: no limit on the time since the last progress
@@ -39,6 +40,8 @@ class ModelSpec:
     env: Mapping[str, str] = field(repr=False, hash=False)  # may hold an author's tokens: kept out of logs
     resources: Mapping[str, int] = field(hash=False)
     cost_inputs: tuple[str, ...] = ()  # they decide how long a job takes
+    vram_grid: Mapping[str, tuple[int | float, ...]] = field(default_factory=dict, hash=False)
+    profile: ModelProfiles | None = field(default=None, repr=False, compare=False)  # what an audit has measured
 
     @property
     def reference(self) -> str:
@@ -47,8 +50,8 @@ class ModelSpec:
 
     @property
     def vram_bytes(self) -> int:
-        """Bytes to reserve on a device until an audit has measured better."""
-        return self.vram_mib * 1024 * 1024
+        """Bytes to reserve on a device until an audit has measured better; 0: nobody knows."""
+        return (self.vram_mib or 0) * 1024 * 1024
 
 
 class ModelRegistry:
@@ -93,6 +96,16 @@ def draw_seed(spec: ModelSpec, fields: Mapping[str, object], random_bits: int) -
 def bucket_of(spec: ModelSpec, fields: Mapping[str, object]) -> str | None:
     """Return the bucket of a job with these inputs: jobs of one bucket take about the same time."""
     return buckets.bucket_of(spec.schema, spec.cost_inputs, fields)
+
+
+def predict_vram(
+    spec: ModelSpec, fields: Mapping[str, object], fleet: Sequence[tuple[str, bool]] = ()
+) -> Prediction:  # fmt: skip
+    """Return what a job with these inputs needs of a device; see `profiles.predict_for`."""
+    profile = spec.profile
+    if profile is None or not profile.profiles:
+        return Prediction(spec.vram_bytes, spec.vram_bytes)
+    return predict_for(profile, dict(buckets.given(spec.schema, profile.inputs, fields)), fleet)
 
 
 def describe(spec: ModelSpec) -> dict[str, object]:

@@ -16,6 +16,7 @@ from contracts import buckets
 from contracts.errors import ConfigError
 from contracts.model_inputs import BadSchema, InputFault, InputSchema, compile_schema
 from contracts.model_spec import ModelRegistry, ModelSpec, ResourceSpec, check_input, describe, draw_seed
+from contracts.profiles import ModelProfiles, read_profiles
 from contracts.toml_table import Table
 
 __all__ = [
@@ -34,11 +35,12 @@ __all__ = [
 ReadFile = Callable[[str], bytes]  # relative path -> content; raises OSError or ValueError with the reason
 
 MAX_FILE_BYTES = 1024 * 1024
+PROFILES = "profiles"  # folder beside the file
 _DEFAULT_TIMEOUT_S = 600.0
 _STAND_IN = b'{"type": "object"}'  # read instead of a file that has a fault already: one cause, one fault
 _MODEL_KEYS = frozenset(
     {"entry", "inputs", "version", "pools", "vram_mib", "max_batch", "timeout_s", "silence_s"}
-    | {"interpreter", "env", "resources", "cost_inputs"}
+    | {"interpreter", "env", "resources", "cost_inputs", "vram"}
 )
 _RESOURCE_KEYS = frozenset({"rate", "window_s"})
 _MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -109,14 +111,15 @@ def _model(name: str, table: Table, base: Path, read: ReadFile, resources: Mappi
     entry, _ = _file(table, "entry", base, read)
     inputs, content = _file(table, "inputs", base, read)
     schema = _schema(table, content)
+    version = table.text("version", "1", _VERSION)
     return ModelSpec(
         name=name,
-        version=table.text("version", "1", _VERSION),
+        version=version,
         entry=entry,
         inputs=inputs,
         schema=schema,
         pools=table.pools("pools", "default"),
-        vram_mib=table.whole("vram_mib", None, least=0),
+        vram_mib=table.whole_or_none("vram_mib", least=1),
         max_batch=table.whole("max_batch", 1, least=1),
         timeout_s=table.seconds("timeout_s", None) or _DEFAULT_TIMEOUT_S,
         silence_s=table.seconds("silence_s", None),
@@ -124,6 +127,8 @@ def _model(name: str, table: Table, base: Path, read: ReadFile, resources: Mappi
         env=table.texts("env"),
         resources=_used(table, resources),
         cost_inputs=_cost_inputs(table, schema),
+        vram_grid=_grid(table, schema),
+        profile=_profile(table, f"{name}@{version}", read),
     )
 
 
@@ -146,6 +151,38 @@ def _cost_inputs(table: Table, schema: InputSchema) -> tuple[str, ...]:
         if not buckets.may_be_cost(schema, name):
             table.fault("cost_inputs", f"{name} must be an integer, number, boolean or enum of the schema")
     return tuple(sorted(set(names)))
+
+
+def _grid(table: Table, schema: InputSchema) -> Mapping[str, tuple[int | float, ...]]:
+    vram = table.table("vram")
+    vram.refuse_unknown(frozenset({"grid"}))
+    grid = vram.grid("grid")
+    for name in grid:
+        if not buckets.may_be_grid(schema, name):
+            vram.fault(f"grid.{name}", "must be an integer or number of the schema")
+    return grid
+
+
+def profile_file(reference: str) -> str:
+    """Return where the profile of a model is, from the folder of pipelines.toml."""
+    return f"{PROFILES}/{reference}.json"
+
+
+def _profile(table: Table, reference: str, read: ReadFile) -> ModelProfiles | None:
+    name = profile_file(reference)
+    try:
+        found = read_profiles(read(name))
+        if found.model == reference:
+            return found
+        reason = f"is of {found.model}"
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or type(error).__name__}"
+    except ValueError as error:
+        reason = f"is no profile: {error}"
+    table.fault("", f"{name} {reason}; remove it, or measure again with `headrace vram audit`")
+    return None
 
 
 def _file(table: Table, key: str, base: Path, read: ReadFile) -> tuple[Path, bytes]:

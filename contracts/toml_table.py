@@ -40,6 +40,10 @@ class Table:
                 self.fault(f"{key}.{name}", f"must be a table; write [{self._at(key)}.{name}]")
         return found
 
+    def table(self, key: str) -> "Table":
+        """Return the one table at `key`, empty where it is not there."""
+        return Table(self._mapping(key), self._at(key), self.faults)
+
     def text(self, key: str, default: str | None = None, shape: re.Pattern[str] | None = None) -> str:
         """Read text, `shape` being the whole of what it may be; without a default it is required."""
         value = self._values.get(key, default)
@@ -52,6 +56,10 @@ class Table:
         else:
             return value
         return ""
+
+    def whole_or_none(self, key: str, least: int) -> int | None:
+        """Read a whole number of `least` or more, None where the key is not there."""
+        return self.whole(key, None, least) if key in self._values else None
 
     def whole(self, key: str, default: int | None, least: int) -> int:
         """Read a whole number of `least` or more; without a default it is required."""
@@ -112,8 +120,22 @@ class Table:
 
     def wholes(self, key: str, least: int) -> Mapping[str, int]:
         """Read a table of whole numbers, like `resources = { moderation = 1 }`."""
-        inner = Table(self._mapping(key), self._at(key), self.faults)
+        inner = self.table(key)
         return {name: inner.whole(name, None, least) for name in inner._values}
+
+    def grid(self, key: str) -> Mapping[str, tuple[int | float, ...]]:
+        """Read a table of lists of numbers above 0, like `grid = { size = [256, 512] }`; ascending, each once."""
+        found = {}
+        for name, values in self._mapping(key).items():
+            if (
+                isinstance(values, list)
+                and values
+                and all(_is_number(value) and 0 < value < math.inf for value in values)
+            ):
+                found[name] = tuple(sorted(set(values)))
+            else:
+                self.fault(f"{key}.{name}", "must be a list of numbers above 0, like [256, 512]")
+        return MappingProxyType(found)
 
     def _at(self, key: str) -> str:
         return ".".join(part for part in (self._place, key) if part)
@@ -124,6 +146,10 @@ class Table:
             return value
         self.fault(key, f"must be a table, not {_kind(value)}")
         return {}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _kind(value: object) -> str:

@@ -8,15 +8,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.errors import ConfigError
+from contracts.model_spec import predict_vram
 from contracts.models import ModelRegistry, describe, load, parse_models
+from contracts.profiles import Machine, ModelProfiles, Point, Prediction, make_profile
 
 SCHEMA = b'{"type": "object", "properties": {"prompt": {"type": "string"}}}'
 MODEL = '[models.one]\nentry = "one/pipeline.py"\ninputs = "one/inputs.schema.json"\nvram_mib = 1\n'
 SHIPPED = Path(__file__).parents[2] / "pipelines" / "pipelines.toml"
 
 
-def parse(text: str) -> ModelRegistry:
-    return parse_models(text, "pipelines.toml", Path("/base"), lambda name: SCHEMA)
+def parse(text: str, schema: bytes = SCHEMA, profile: bytes | None = None) -> ModelRegistry:
+    def read(name: str) -> bytes:
+        if not name.startswith("profiles/"):
+            return schema
+        if profile is None:
+            raise FileNotFoundError(name)
+        return profile
+
+    return parse_models(text, "pipelines.toml", Path("/base"), read)
 
 
 def faults_of(text: str) -> list[str]:
@@ -101,6 +110,7 @@ def test_all_faults_of_a_file_are_reported_together_with_their_places() -> None:
         "models.one.resources.nothing",
         "models.Bad Name",
         "models.Bad Name.entry",
+        "models.Bad Name.vram_mib",
     }
 
 
@@ -112,7 +122,11 @@ def test_all_faults_of_a_file_are_reported_together_with_their_places() -> None:
         ("[models]\none = 3", "write [models.one]"),
         (MODEL + MODEL, "one"),
         ("[models.one", "is not TOML"),
-        (MODEL.replace("vram_mib = 1", ""), "vram_mib: is missing"),
+        (MODEL.replace("vram_mib = 1", "vram_mib = 0"), "vram_mib: must be a whole number of 1 or more"),
+        (MODEL + "vram = { grid = { prompt = [1] } }", "must be an integer or number of the schema"),
+        (MODEL + "vram = { grid = { size = [] } }", "models.one.vram.grid.size: must be a list of numbers above 0"),
+        (MODEL + "vram = { grid = { size = [0, 1] } }", "must be a list of numbers above 0"),
+        (MODEL + "vram = { gird = { size = [1] } }", "models.one.vram.gird: is not a key"),
         (MODEL.replace('"one/pipeline.py"', '""'), "entry: is missing"),
         (MODEL + "pools = []", "one or more names"),
         (MODEL + 'pools = ["a", "a"]', "twice"),
@@ -211,11 +225,50 @@ def test_an_author_may_say_which_inputs_decide_how_long_a_job_takes() -> None:
     schema = b'{"type": "object", "properties": {"steps": {"type": "integer"}, "scale": {"type": "number"}}}'
 
     def spec(line: str) -> tuple[str, ...]:
-        registry = parse_models(MODEL + line, "pipelines.toml", Path("/base"), lambda name: schema)
-        return registry.specs[0].cost_inputs
+        return parse(MODEL + line, schema).specs[0].cost_inputs
 
     assert spec("") == ("steps",)
     assert spec('cost_inputs = ["scale", "steps"]') == ("scale", "steps")
     assert spec("cost_inputs = []") == ()
     with pytest.raises(ConfigError, match=r"cost_inputs: prompt must be an integer"):
         spec('cost_inputs = ["prompt"]')
+
+
+SIZED = b'{"type": "object", "properties": {"size": {"type": "integer", "default": 64}, "steps": {"type": "integer"}}}'
+GRID = "vram = { grid = { size = [128, 64, 64] } }\n"
+
+
+def profile(model: str = "one@1") -> bytes:
+    points = [Point(inputs={"size": size}, peak_bytes=1000 * size) for size in (64, 128, 256)]
+    made = make_profile(Machine(kind="cpu"), ["size"], points, 1 << 30)
+    return ModelProfiles(model=model, profiles=(made,)).to_json().encode()
+
+
+def test_a_grid_is_ascending_and_each_value_stands_there_once() -> None:
+    assert dict(parse(MODEL + GRID, SIZED).specs[0].vram_grid) == {"size": (64, 128)}
+    assert dict(parse(MODEL, SIZED).specs[0].vram_grid) == {}
+
+
+def test_a_profile_decides_what_a_job_needs_and_without_one_the_author_or_nobody_does() -> None:
+    measured = parse(MODEL + GRID, SIZED, profile()).specs[0]
+    declared, unknown = parse(MODEL).specs[0], parse(MODEL.replace("vram_mib = 1", "")).specs[0]
+
+    assert predict_vram(measured, {"size": 128}) == Prediction(138_240, 128_000)
+    assert predict_vram(measured, {}).bytes == 69_120  # the default of the schema
+    assert predict_vram(measured, {"size": 2560}).alone
+    assert predict_vram(declared, {"size": 2560}) == Prediction(1 << 20, 1 << 20)
+    assert predict_vram(unknown, {}) == Prediction(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"{}", "is no profile: model: Field required"), (profile("two@1"), "is of two@1"), (b"\xff", "is no profile")],
+)
+def test_a_profile_that_cannot_be_used_is_a_fault_and_says_what_to_do(content: bytes, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(MODEL, profile=content)
+
+    (fault,) = caught.value.faults
+    assert fault.startswith("pipelines.toml: models.one: profiles/one@1.json is ")
+    assert words in fault
+    assert fault.endswith("remove it, or measure again with `headrace vram audit`")

@@ -21,7 +21,7 @@ window_s = 1.5
 [models.asks]
 entry = "draw.py"
 inputs = "echo.json"
-vram_mib = 0
+vram_mib = 1
 resources = { moderation = 1 }
 """
 

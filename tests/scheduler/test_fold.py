@@ -19,7 +19,8 @@ STEPS = st.lists(
     st.tuples(
         st.sampled_from(
             ["submit"] * 6 + ["later", "turn", "turn", "turn", "start", "start", "finish", "finish"]
-            + ["fail", "retry", "decline", "cancel", "raise", "hand_back", "lose", "drain", "join", "wait", "again", "profile"]
+            + ["fail", "retry", "decline", "cancel", "raise", "hand_back", "lose", "drain", "join", "wait", "again"]
+            + ["profile"]
         ),
         st.integers(0, 11),
     ),

@@ -1,8 +1,9 @@
-"""Whether any device of a pool could ever hold a job: by what the registered workers say of their devices.
+"""Whether any device of a pool could ever hold a job, and what it needs there: by what the registered workers say.
 
 Promises: only a job that fits no known device is refused; where no worker is known, nobody knows, and it is accepted.
 A device stays known for a while after its worker went, so that a restart refuses nothing. Judged from memory, which a
-loop of its own keeps; only before a refusal is the store asked again, once a second at most.
+loop of its own keeps; only before a refusal is the store asked again, once a second at most. Headroom and padding never
+refuse a job: on the largest device it has all of it.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from contracts.errors import StoreUnavailable
+from contracts.profiles import Prediction
 from services.ingest.edge.problems import Fault, Problem
 
 KNOWN_S = 600.0
@@ -24,19 +26,34 @@ MIB = 1 << 20
 ANYTHING = 1 << 62  # a device that states no size takes any job
 
 Hashes = Mapping[str, Mapping[str, str]]
+Fleet = tuple[tuple[str, bool], ...]  # kinds of devices, each with whether it is unlike what was measured
 ReadWorkers = Callable[[str], Awaitable[Hashes]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    """What a worker said of itself when it was seen last: its largest device, and which profiles it can use."""
+
+    seen_s: float
+    largest: int
+    fits: Mapping[str, tuple[str, bool]]
 
 
 @dataclass(slots=True)
 class _Pool:
-    """The largest device of each worker with the time it was seen last."""
-
-    seen: dict[str, tuple[float, int]] = field(default_factory=dict)
+    workers: dict[str, _Worker] = field(default_factory=dict)
     read_s: float = float("-inf")
+    largest: int | None = None
+    fleets: dict[str, Fleet] = field(default_factory=dict)
 
-    @property
-    def largest(self) -> int | None:
-        return max((size for _, size in self.seen.values()), default=None)
+    def renew(self, now_s: float) -> None:
+        """Sum up what the workers say. Of profiles only those count that are there: the others may be old."""
+        self.largest = max((worker.largest for worker in self.workers.values()), default=None)
+        fleets: dict[str, set[tuple[str, bool]]] = {}
+        for worker in self.workers.values():
+            for model, fit in worker.fits.items() if worker.seen_s == now_s else ():
+                fleets.setdefault(model, set()).add(fit)
+        self.fleets = {model: tuple(sorted(fits)) for model, fits in fleets.items()}
 
 
 class Capacity:
@@ -56,16 +73,27 @@ class Capacity:
         if known.largest is not None and job_bytes > known.largest:
             raise _unschedulable(pool, job_bytes, known.largest)
 
+    def fleet(self, pool: str, model: str) -> Fleet:
+        """Return the kinds of devices that serve a model, as far as their workers know its profile."""
+        known = self._pools.get(pool)
+        return () if known is None else known.fleets.get(model, ())
+
+    def room_for(self, pool: str, needed: Prediction) -> int:
+        """Return what a job reserves that passed `check`: no more than the largest device has."""
+        known = self._pools.get(pool)
+        return needed.bytes if known is None or known.largest is None else min(needed.bytes, known.largest)
+
     async def look(self, pool: str) -> None:
         """Read what the workers of a pool say now. Raises StoreUnavailable."""
         known = self._pools.setdefault(pool, _Pool())
         known.read_s = self._now_s()  # before the answer is here: nobody else need ask meanwhile
         workers = await self._read_workers(pool)
         now_s = self._now_s()
-        known.seen = {worker: each for worker, each in known.seen.items() if now_s - each[0] < KNOWN_S}
-        for worker, fields in workers.items():
+        known.workers = {name: each for name, each in known.workers.items() if now_s - each.seen_s < KNOWN_S}
+        for name, fields in workers.items():
             if (size := largest_device(fields.get("devices"))) is not None:
-                known.seen[worker] = (now_s, size)
+                known.workers[name] = _Worker(now_s, size, read_fits(fields.get("profiles")))
+        known.renew(now_s)
 
     async def watch(self, pools: Iterable[str], stop: asyncio.Event) -> None:
         """Look at the pools until `stop`: often while nothing is known of one, else now and then."""
@@ -97,6 +125,20 @@ def largest_device(text: str | None) -> int | None:
     return max((size or ANYTHING for size in sizes if isinstance(size, int)), default=None)
 
 
+def read_fits(text: str | None) -> dict[str, tuple[str, bool]]:
+    """Return by model which profile a worker can use, and whether it was measured on something unlike.
+
+    >>> read_fits('{"a@1": {"device": "cpu/x86_64", "unlike": ["driver 2 here, 1 in the audit"]}}')
+    {'a@1': ('cpu/x86_64', True)}
+    """
+    try:
+        told = orjson.loads(text or "{}")
+        return {str(model): (str(fit["device"]), bool(fit["unlike"])) for model, fit in told.items()}
+    except (ValueError, AttributeError, TypeError, KeyError):
+        return {}
+
+
 def _unschedulable(pool: str, job_bytes: int, largest: int) -> Problem:
-    told = f"a job needs {-(-job_bytes // MIB)} MiB; the largest device of pool {pool} has {largest // MIB} MiB"
+    needed = f"a job with these inputs needs {-(-job_bytes // MIB)} MiB"
+    told = f"{needed}; the largest device of pool {pool} has {largest // MIB} MiB"
     return Problem("unschedulable", "", (Fault("/model", "too_large", told),))

@@ -13,6 +13,7 @@ import orjson
 from contracts import events as ev
 from contracts.api import GenerationJobData, JobDedup
 from contracts.model_spec import ModelSpec, bucket_of, check_input, draw_seed
+from contracts.profiles import Prediction
 from contracts.store.jobs import Dedup
 from contracts.store.write import Write
 from contracts.webhook_target import AllowPrivate, TargetFault, explain, judge_url
@@ -54,7 +55,9 @@ class Draft:
         return Write(job_id, (*events, ev.JobScheduled(run_at_ms=self.run_at_ms)), hooked=hooked)
 
 
-def make_draft(data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: int | None, origin: Origin) -> Draft:
+def make_draft(
+    data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: int | None, origin: Origin, needed: Prediction
+) -> Draft:  # fmt: skip
     """Write down a request that `check` found in order."""
     policy = data.policy
     webhook_events = _subscribed(data)
@@ -79,7 +82,8 @@ def make_draft(data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: 
         max_attempts=policy.max_attempts,
         timeout_ms=int(timeout_s * 1000),
         start_by_ms=None if policy.start_by_seconds is None else policy.start_by_seconds * 1000,
-        vram_bytes=model.vram_bytes,
+        vram_bytes=needed.bytes,
+        alone=needed.alone or None,
         bucket=bucket_of(model, data.input),
         max_batch=model.max_batch if model.max_batch > 1 else None,
         resources=dict(model.resources) or None,

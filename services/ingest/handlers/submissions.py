@@ -4,10 +4,12 @@ Promises: every submission passes the same checks and limits, however it arrived
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from contracts.api import GenerationJobData
+from contracts.model_spec import ModelSpec, predict_vram
+from contracts.profiles import Prediction
 from contracts.store.jobs import Limits
 from contracts.store.replies import Submits
 from services.ingest.admission.admit import Admitted, Submission, admit
@@ -55,8 +57,7 @@ class Submissions:
     async def submit(self, envelope: Envelope, data: GenerationJobData) -> Submitted:
         """Make the job durable. Raises Problem when it is refused, StoreUnavailable when nobody knows."""
         context, caller = self._context, envelope.caller
-        draft = self._draft(envelope, data)
-        await context.capacity.check(draft.pool, draft.created.vram_bytes)
+        draft = await self._draft(envelope, data)
         seal = fingerprint(data) if envelope.key_hash is not None else ""
         refused = context.readiness.refuses_admission(draft.pool)
         limits, own = self._limits(caller), data.policy.max_queue_length
@@ -101,7 +102,14 @@ class Submissions:
     def _forgotten(self, admitted: Admitted) -> JsonObject:
         return {"id": admitted.job_id, "object": "job", "status": admitted.last_status, "expired": True}
 
-    def _draft(self, envelope: Envelope, data: GenerationJobData) -> Draft:
+    async def _needed(self, model: ModelSpec, pool: str, data: GenerationJobData) -> Prediction:
+        """Return what the job needs of a device. Raises Problem if no device has that."""
+        capacity = self._context.capacity
+        needed = predict_vram(model, data.input, capacity.fleet(pool, model.reference))
+        await capacity.check(pool, needed.least_bytes)
+        return replace(needed, bytes=capacity.room_for(pool, needed))
+
+    async def _draft(self, envelope: Envelope, data: GenerationJobData) -> Draft:
         context = self._context
         model = check(data, context.models.find(data.model), context.settings.webhook.allow_private)
         pool = data.pool or model.pools[0]
@@ -114,7 +122,8 @@ class Submissions:
             traceparent=envelope.traceparent if _TRACEPARENT.fullmatch(envelope.traceparent) else None,
             key_hash=envelope.key_hash,
         )
-        return make_draft(data, model, pool, run_at_ms(data, context.now_ms()), origin)
+        needed = await self._needed(model, pool, data)
+        return make_draft(data, model, pool, run_at_ms(data, context.now_ms()), origin, needed)
 
     def _limits(self, caller: Caller) -> Limits:
         tenant = self._context.store.directory.configuration.tenants.get(caller.tenant_id)

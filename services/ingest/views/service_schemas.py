@@ -10,7 +10,7 @@ class Model(Shape):
     name: str
     version: str
     pools: list[str]
-    vram_mib: int
+    vram_mib: int | None
     max_batch: int
     timeout_seconds: float
     silence_seconds: float | None
