@@ -127,6 +127,21 @@ def test_a_more_pressing_job_of_the_same_tenant_takes_the_deck_in_two_turns() ->
     assert not verify(world.entries)
 
 
+def test_no_deck_is_taken_for_a_pressing_job_that_the_same_turn_offers_to_an_idle_device() -> None:
+    world = World()
+    world.worker("w1")
+    running, low = world.submit(), world.submit(priority="low")
+    world.turn()
+    world.start(running)
+    world.turn()
+    world.worker("w2")
+    urgent = world.submit(priority="urgent")
+
+    world.turn()
+
+    assert world.on_decks() == [low, urgent]
+
+
 @pytest.mark.parametrize("word", ["normal", "low"])
 def test_only_pressing_jobs_overtake(word: str) -> None:
     world = World()

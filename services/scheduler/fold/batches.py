@@ -29,6 +29,7 @@ def _companions(scratch: Scratch, placed: Placed, most: int) -> Iterator[Choice]
     job_class, place = placed.job.job_class, placed.place
     board = scratch.boards.of(job_class)
     for members in range(1, min(most, job_class.max_batch, _share(scratch, board))):
+        scratch.take_given()
         if not board.domain.is_open(scratch.tokens) or not scratch.room.may_join(place, job_class, members):
             return
         fair = replace(placed.fair, found=survey(placed.fair.anchor, placed.fair.domains, scratch.view))
@@ -40,6 +41,6 @@ def _companions(scratch: Scratch, placed: Placed, most: int) -> Iterator[Choice]
 
 def _share(scratch: Scratch, board: ClassBoard) -> int:
     """Return how many of those that wait fall to the place just taken if the idle ones divide them."""
-    waiting = board.count - scratch.given[board.job_class] + 1
+    waiting = board.count - scratch.given[board.job_class]  # the job just placed is not counted as given yet
     others = sum(other.is_idle and scratch.room.fits(other, board.job_class) for other in scratch.room.free())
     return -(-waiting // (others + 1))

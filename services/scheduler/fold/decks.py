@@ -20,6 +20,7 @@ def overtaking(scratch: Scratch, decks: Sequence[OnDeck]) -> list[Withdrawal]:
         tenant, charge = scratch.ledger.tenants.get(deck.tenant_id), scratch.ledger.charges.get(deck.job_id)
         if deck.band == 0 or tenant is None or tenant.parked or charge is None or charge.due:
             continue
+        scratch.take_given()
         better = _better(scratch, tenant, charge.user, deck)
         if better is not None:
             scratch.view.taken.add(better.job_id)

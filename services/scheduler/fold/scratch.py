@@ -67,6 +67,7 @@ class Scratch:
     tokens: dict[str, int]
     room: Room
     now_ms: int
+    _given: tuple[Fair, Tenant, Waiting, int] | None = None  # the last choice: not charged before somebody looks again
     _undo: list[_Before] = field(default_factory=list)
     draining: dict[Device, int] = field(default_factory=dict)  # -> virtual time up to which others may go there
     placed: Placed | None = None  # the last offer, if its model takes batches
@@ -74,6 +75,7 @@ class Scratch:
 
     def fair(self, place: Place, *, flat: bool = False) -> Fair | None:
         """Return the fair choice among all that the place could ever hold; `flat`: as if no tier had a floor."""
+        self.take_given()
         domains = tuple(domain for domain in self.boards.domains_at(place) if domain.is_open(self.tokens))
         heads: dict[int, Tenant] = {}
         for tier in range(len(TIERS)):
@@ -112,9 +114,8 @@ class Scratch:
         return self._give(fair, job, place, "batch", self.estimates.run_ms(job_class.model, job_class.bucket))
 
     def _give(self, fair: Fair, job: Waiting, place: Place, why: str, est_ms: int) -> Choice:
-        tenant = self.ledger.tenants[job.tenant_id]
-        found = fair.found if tenant is fair.anchor else survey(tenant, fair.domains, self.view)
-        self.take(tenant, job, est_ms, fair.phase, found)
+        self.take_given()
+        self._given = (fair, self.ledger.tenants[job.tenant_id], job, est_ms)
         phase = "flat" if fair.phase == FLAT else f"reserved:{TIERS[fair.phase]}"
         return Choice(
             job.job_id, place.worker.id, place.slot.index, place.slot.device, job.job_class.bytes, est_ms,
@@ -128,8 +129,18 @@ class Scratch:
             self.cost_ms(job_class, place), max(0, self.now_ms - since_ms), "", why,
         )  # fmt: skip
 
-    def take(self, tenant: Tenant, job: Waiting, est_ms: int, phase: int, found: dict[int, Heads]) -> None:
-        """Charge the job on the scratch, and let it count no more."""
+    def take_given(self) -> None:
+        """Charge the last choice on the scratch, and let its job count no more; before anything is read of the queues.
+
+        Most rounds have one choice, after which nobody looks: they change nothing that would have to be put back.
+        """
+        if self._given is None:
+            return
+        (fair, tenant, job, est_ms), self._given = self._given, None
+        found = fair.found if tenant is fair.anchor else survey(tenant, fair.domains, self.view)
+        self._take(tenant, job, est_ms, fair.phase, found)
+
+    def _take(self, tenant: Tenant, job: Waiting, est_ms: int, phase: int, found: dict[int, Heads]) -> None:
         user = tenant.users[job.user]
         ledger = self.ledger
         self._undo.append(
