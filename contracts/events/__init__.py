@@ -168,7 +168,8 @@ def _subclasses(root: type[Event]) -> list[type[Event]]:
     return [leaf for child in root.__subclasses__() for leaf in (child, *_subclasses(child))]
 
 
-CATALOGUE: dict[str, type[Event]] = {model.TYPE: model for model in _subclasses(Event)}
+# What has no type of its own is only a base of others.
+CATALOGUE: dict[str, type[Event]] = {model.TYPE: model for model in _subclasses(Event) if model.TYPE}
 
 DEFAULT_WEBHOOK_EVENTS = ("job.started", "job.cancelled", "job.completed", "job.failed", "job.expired")
 MILESTONES = frozenset(

@@ -18,28 +18,41 @@ class TenantLimits(Part):
     gpu_seconds_per_day: int | None = None
 
 
-class TenantCreated(Event):
+class _Decided(Event):
+    """Somebody decided it. The first among the bases, so that its fields are the last on the wire."""
+
+    reason: str = ""
+    by: str = ""
+
+
+class _OfTenant(Event):
+    tenant_id: str
+
+
+class _OfPool(Event):
+    pool: str
+
+
+class _OfModel(Event):
+    model: str
+
+
+class _TenantAsItIs(_OfTenant):
+    tier: Tier = "standard"
+    weight: float = 1.0
+    limits: TenantLimits = TenantLimits()
+
+
+class TenantCreated(_Decided, _TenantAsItIs):
     """admin: a tenant exists."""
 
     TYPE: ClassVar[str] = "tenant.created"
-    tenant_id: str
-    tier: Tier = "standard"
-    weight: float = 1.0
-    limits: TenantLimits = TenantLimits()
-    reason: str = ""
-    by: str = ""
 
 
-class TenantUpdated(Event):
+class TenantUpdated(_Decided, _TenantAsItIs):
     """admin: the tenant as it is from now on."""
 
     TYPE: ClassVar[str] = "tenant.updated"
-    tenant_id: str
-    tier: Tier = "standard"
-    weight: float = 1.0
-    limits: TenantLimits = TenantLimits()
-    reason: str = ""
-    by: str = ""
 
 
 class KeyCreated(Event):
@@ -94,58 +107,40 @@ class PolicyChanged(Event):
     by: str = ""
 
 
-class PoolPaused(Event):
+class PoolPaused(_Decided, _OfPool):
     """admin: nothing of the pool is offered any more; what runs goes on."""
 
     TYPE: ClassVar[str] = "pool.paused"
-    pool: str
-    reason: str = ""
-    by: str = ""
 
 
-class PoolResumed(Event):
+class PoolResumed(_Decided, _OfPool):
     """admin: the pool is served again."""
 
     TYPE: ClassVar[str] = "pool.resumed"
-    pool: str
-    reason: str = ""
-    by: str = ""
 
 
-class TenantPaused(Event):
+class TenantPaused(_Decided, _OfTenant):
     """admin: nothing of the tenant is offered any more; what runs goes on."""
 
     TYPE: ClassVar[str] = "tenant.paused"
-    tenant_id: str
-    reason: str = ""
-    by: str = ""
 
 
-class TenantResumed(Event):
+class TenantResumed(_Decided, _OfTenant):
     """admin: the tenant is served again."""
 
     TYPE: ClassVar[str] = "tenant.resumed"
-    tenant_id: str
-    reason: str = ""
-    by: str = ""
 
 
-class ModelPaused(Event):
+class ModelPaused(_Decided, _OfModel):
     """admin: no job of the model is offered any more, in any pool; what runs goes on."""
 
     TYPE: ClassVar[str] = "model.paused"
-    model: str
-    reason: str = ""
-    by: str = ""
 
 
-class ModelResumed(Event):
+class ModelResumed(_Decided, _OfModel):
     """admin: the model is served again."""
 
     TYPE: ClassVar[str] = "model.resumed"
-    model: str
-    reason: str = ""
-    by: str = ""
 
 
 class ResourceDefined(Event):
