@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from headrace.client import JsonObject
-from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call, path_segment
+from headrace.command import KeyFile, Output, Url, call, path_segment
 from headrace.output import Format, show_list, show_one
+from headrace.pausing import add_pausing
 
 app = typer.Typer(no_args_is_help=True, help="What may be asked for.")
 
+_ALSO = "@."  # in the name of one version
 Name = Annotated[str, typer.Argument(help="name, or name@version for a certain one.")]
 
 
@@ -23,26 +24,12 @@ def list_(output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = No
 @app.command()
 def describe(model: Name, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
     """Print one model with the JSON Schema of its inputs."""
-    path = f"/v1/models/{path_segment(model, also='@.')}"
+    path = f"/v1/models/{path_segment(model, also=_ALSO)}"
     show_one(call(lambda client: client.get(path), url, key_file, output).body, output)
 
 
-@app.command()
-def pause(
-    model: Name, reason: Reason = "", output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None
-) -> None:
-    """Offer no job of a model any more; its name alone means all versions. What runs goes on."""
-    show_one(_set(model, "pause", reason, output, url, key_file), output)
-
-
-@app.command()
-def resume(
-    model: Name, reason: Reason = "", output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None
-) -> None:
-    """Serve a model again; takes back a pause under exactly this name."""
-    show_one(_set(model, "resume", reason, output, url, key_file), output)
-
-
-def _set(model: str, verb: str, reason: str, output: Format, url: Url, key_file: KeyFile) -> JsonObject:
-    path = f"/admin/v1/models/{path_segment(model, also='@.')}/{verb}"
-    return call(lambda client: client.post(path, {"reason": reason}), url, key_file, output, ADMIN).body
+add_pausing(
+    app, "/admin/v1/models", also=_ALSO,
+    pause="Offer no job of a model any more; its name alone means all versions. What runs goes on.",
+    resume="Serve a model again; takes back a pause under exactly this name.",
+)  # fmt: skip

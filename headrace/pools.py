@@ -5,8 +5,9 @@ from typing import Annotated
 import typer
 
 from headrace.client import Client, JsonObject
-from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call, path_segment
+from headrace.command import ADMIN, KeyFile, Output, Url, call, path_segment
 from headrace.output import Format, show_list, show_one
+from headrace.pausing import add_pausing
 
 app = typer.Typer(no_args_is_help=True, help="Where jobs wait and run.")
 
@@ -36,19 +37,8 @@ def describe(pool: Name, output: Output = Format.TABLE, url: Url = None, key_fil
     show_one(call(lambda client: client.get(path), url, key_file, output, ADMIN).body, output)
 
 
-@app.command()
-def pause(
-    pool: Name, reason: Reason = "", output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None
-) -> None:
-    """Offer nothing of a pool any more; what runs goes on, and jobs are still accepted."""
-    path = f"{_PATH}/{path_segment(pool)}/pause"
-    show_one(call(lambda client: client.post(path, {"reason": reason}), url, key_file, output, ADMIN).body, output)
-
-
-@app.command()
-def resume(
-    pool: Name, reason: Reason = "", output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None
-) -> None:
-    """Serve a pool again."""
-    path = f"{_PATH}/{path_segment(pool)}/resume"
-    show_one(call(lambda client: client.post(path, {"reason": reason}), url, key_file, output, ADMIN).body, output)
+add_pausing(
+    app, _PATH,
+    pause="Offer nothing of a pool any more; what runs goes on, and jobs are still accepted.",
+    resume="Serve a pool again.",
+)  # fmt: skip

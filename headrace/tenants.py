@@ -7,6 +7,7 @@ import typer
 from headrace.client import Client, JsonObject
 from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call, path_segment
 from headrace.output import Format, show_list, show_one
+from headrace.pausing import add_pausing
 
 app = typer.Typer(no_args_is_help=True, help="Who may submit, and how much.")
 
@@ -93,22 +94,11 @@ def limits(
     show_one(call(action, url, key_file, output, ADMIN)["limits"], output)
 
 
-@app.command()
-def pause(
-    tenant_id: TenantId, reason: Reason = "", output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None
-) -> None:
-    """Offer nothing of a tenant any more; what runs goes on, and it may still submit."""
-    path = f"{_PATH}/{path_segment(tenant_id)}/pause"
-    show_one(call(lambda client: client.post(path, {"reason": reason}), url, key_file, output, ADMIN).body, output)
-
-
-@app.command()
-def resume(
-    tenant_id: TenantId, reason: Reason = "", output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None
-) -> None:
-    """Serve a tenant again."""
-    path = f"{_PATH}/{path_segment(tenant_id)}/resume"
-    show_one(call(lambda client: client.post(path, {"reason": reason}), url, key_file, output, ADMIN).body, output)
+add_pausing(
+    app, _PATH,
+    pause="Offer nothing of a tenant any more; what runs goes on, and it may still submit.",
+    resume="Serve a tenant again.",
+)  # fmt: skip
 
 
 def _read_limit(text: str) -> int | None:
