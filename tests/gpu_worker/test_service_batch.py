@@ -48,7 +48,7 @@ async def test_four_in_one_pass_one_cancelled_one_rejected(store: Store, tmp_pat
         assert {start.batch for start in starts if isinstance(start, ev.JobStarted)} == {"1-0"}
         released = [await last(own.stage, job_id, ev.JobDeviceReleased) for job_id in jobs]
         bills = [event.gpu_ms for event in released if isinstance(event, ev.JobDeviceReleased)]
-        assert bills[0] == bills[3] > bills[1]
+        assert min(bills[0], bills[3]) > bills[1]
         assert sum(bills) >= 60 * 20
         for job_id in jobs:
             assert (await own.stage.types(job_id)).count("job.device_released") == 1

@@ -41,10 +41,7 @@ async def test_one_of_a_pass_is_cancelled_another_fails_and_every_member_has_its
         jobs = good, cancelled, _, other = await together(fragile, PACED, {}, {"how": "reject"}, {}, **hooked)
         await fragile.wait_for(cancelled, "job.progress")
 
-        assert (await fragile.cancel(cancelled)).status in (
-            202,
-            200,
-        )  # 200: it had stopped before the answer was written
+        assert (await fragile.cancel(cancelled)).status in (202, 200)  # 200: it has stopped by now
         await fragile.wait_for(cancelled, "job.cancelled")
         assert fragile.log.ms_between(cancelled, "job.cancel_requested", "job.cancelled") < 1_000
         assert not fragile.log.of(good, "job.completed")
@@ -63,7 +60,7 @@ async def test_one_of_a_pass_is_cancelled_another_fails_and_every_member_has_its
         (job, event) for job, end in zip(jobs, ends, strict=True) for event in ("job.started", end)
     )
     shares = [fragile.log.of(job, "job.device_released")[0].raw_data()["gpuMs"] for job in jobs]
-    assert shares[0] == shares[3] > shares[1]
+    assert min(shares[0], shares[3]) > shares[1]  # who left early was in it for less
     await fragile.wait_for_ends()
     await fragile.audit()
 
