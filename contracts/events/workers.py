@@ -116,6 +116,15 @@ class ResourceGranted(Event):
     TYPE: ClassVar[str] = "resource.granted"
     resource: str
     n: int
+    until_ms: int | None = None  # of an old entry: they hold until they are used
+
+
+class ResourceExpired(Event):
+    """scheduler: so many tokens of the resource were not used in time, and nothing may draw on them any more."""
+
+    TYPE: ClassVar[str] = "resource.expired"
+    resource: str
+    n: int
 
 
 class ResourcePaused(Event):

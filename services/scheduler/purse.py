@@ -13,6 +13,7 @@ from contracts.store import Store
 from services.scheduler.fold.limits import Limit
 
 AGAIN_MS = 1_000  # after a call that failed
+LEAST_HOLD_MS = 50  # two turns and a read
 
 
 class Purse:
@@ -21,6 +22,8 @@ class Purse:
     def __init__(self, store: Store, wake: asyncio.Event, now_ms: Callable[[], int]) -> None:
         self._store, self._wake, self._now_ms = store, wake, now_ms
         self._ask_from_ms: dict[str, int] = {}  # monotonic
+        self._hold_ms: dict[str, int] = {}  # for which tokens are asked to hold
+        self._expired: dict[str, int] = {}  # in all, when they were last asked for
         self._given: list[ev.Event] = []
         self._asking: asyncio.Task[None] | None = None
         self.asked_count = 0
@@ -37,6 +40,8 @@ class Purse:
         now_ms = self._now_ms()
         due = {name: n for name, n in wanted.items() if self._ask_from_ms.get(name, 0) <= now_ms}
         told = {name: ms for name, ms in pauses_ms.items() if self._ask_from_ms.get(f"!{name}", 0) <= now_ms}
+        for name in due:
+            self._note_expired(name, limits[name])
         if due or told:
             rules = {name: (limits[name].rate, limits[name].window_ms) for name in due}
             self._asking = asyncio.create_task(self._run(rules, due, told))
@@ -52,6 +57,13 @@ class Purse:
             self._asking.cancel()
             await asyncio.gather(self._asking, return_exceptions=True)
 
+    def _note_expired(self, name: str, limit: Limit) -> None:
+        """Ask for tokens that hold longer when some were not used in time: this leader's turns may be slow."""
+        hold_ms = self._hold_ms.get(name, LEAST_HOLD_MS)
+        if limit.expired > self._expired.get(name, limit.expired):
+            hold_ms = min(2 * hold_ms, max(LEAST_HOLD_MS, limit.window_ms))
+        self._hold_ms[name], self._expired[name] = hold_ms, limit.expired
+
     async def _run(
         self, rules: Mapping[str, tuple[int, int]], due: Mapping[str, int], told: Mapping[str, int]
     ) -> None:  # fmt: skip
@@ -65,11 +77,11 @@ class Purse:
             self.asked_count += 1
             rate, window_ms = rules[name]
             try:
-                grant = await self._store.resources.grant(name, rate, window_ms, n)
+                grant = await self._store.resources.grant(name, rate, window_ms, n, self._hold_ms[name])
             except StoreUnavailable:
                 self._ask_from_ms[name] = self._now_ms() + AGAIN_MS
                 continue
             self._ask_from_ms[name] = self._now_ms() + (grant.more_ms or max(1, window_ms // rate))
             if grant.n:
-                self._given.append(ev.ResourceGranted(resource=name, n=grant.n))
+                self._given.append(ev.ResourceGranted(resource=name, n=grant.n, until_ms=grant.until_ms))
         self._wake.set()

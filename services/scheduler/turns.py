@@ -100,6 +100,8 @@ def _observe(plan: _Plan, state: PoolState, seen: Observed) -> None:
     if seen.policy is not None:
         plan.decisions.append(decisions.observe(seen.policy))
     plan.decisions += [decisions.observe(event) for event in seen.limits]
+    for name, n in state.limits.stale(seen.now_ms).items():
+        plan.decisions.append(decisions.observe(ev.ResourceExpired(resource=name, n=n)))
     plan.decisions += seen.mismatches
     _judge_budgets(plan, state, seen.now_ms)
     for offer_id, (job_id, worker_id, slot, _) in sorted(state.stranded.items()):

@@ -72,6 +72,34 @@ def test_a_token_comes_back_when_the_offer_comes_to_nothing_and_is_spent_by_a_st
     assert world.state.limits.known["moderation"].tokens == 1
 
 
+def test_a_token_that_was_not_used_in_time_is_dropped_before_anything_is_chosen() -> None:
+    """Or after a quiet phase a window would see it beside all that the rate gives."""
+    world = limited_world()
+    first = world.submit(resources={"moderation": 1})
+    late_ms = world.now_ms + 80
+    world.turn(limits=[ev.ResourceGranted(resource="moderation", n=2, until_ms=late_ms)])
+    world.turns()
+    world.decline(first)  # its token comes back, for as long as it would have held
+    world.cancel(first)
+    assert world.state.limits.known["moderation"].lots == [[late_ms, 1], [late_ms, 1]]
+
+    world.now_ms = late_ms
+    second = world.submit(resources={"moderation": 1})
+    world.turns()
+
+    assert [entry.raw_data() for entry in world.entries if entry.type == "resource.expired"] == [
+        {"resource": "moderation", "n": 2}
+    ]
+    assert world.on_decks() == []
+    assert world.state.wanted_tokens() == {"moderation": 1}
+    world.turn(limits=[ev.ResourceGranted(resource="moderation", n=1, until_ms=late_ms + 80)])
+    world.turns()
+    assert world.on_decks() == [second]
+    assert world.state.limits.known["moderation"].expired == 2
+    assert dump(load(dump(world.state))) == dump(world.state)
+    assert verify(world.entries) == []
+
+
 def test_jobs_behind_a_limit_keep_band_and_order_when_tokens_come() -> None:
     """Field case 13: ten low jobs, then three urgent ones: the urgent ones come first, each group in its order."""
     world = limited_world()

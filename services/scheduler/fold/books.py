@@ -77,9 +77,9 @@ class Books:
         self.timers.watch(job)
         if job.aside or self.aside:
             (self.aside.add if job.aside else self.aside.discard)(job.id)
-        if job.has_tokens and not job.offers:
-            job.has_tokens = False
-            self.limits.give_back(job.resources)
+        if job.tokens_until_ms is not None and not job.offers:
+            self.limits.give_back(job.resources, job.tokens_until_ms)
+            job.tokens_until_ms = None
         if not job.offers and job.worker_id is None and self.policy.in_flight(job.id):
             self.policy.apply(Ended(job.id))
         known, wanted = self.policy.waiting(job.id), waiting_of(job)

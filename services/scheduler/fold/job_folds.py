@@ -81,8 +81,7 @@ def _assigned(books: Books, job: Job, event: ev.JobAssigned, now_ms: int) -> Non
         charged = Charged(job.id, job.tenant_id, job.user, event.est_ms, phase, anchor, place)
         books.charge(job, event.est_ms, now_ms, charged)
         job.sharers = event.batch_size or 1
-        books.limits.take(job.resources)
-        job.has_tokens = bool(job.resources)
+        job.tokens_until_ms = books.limits.take(job.resources) if job.resources else None
     job.held = job.held or event.hold_until_ms is not None
     offer = Offer(event.offer_id, event.worker_id, event.slot, event.bytes, event.est_ms, event.hold_until_ms)
     books.put_on_deck(job, offer)
@@ -108,7 +107,7 @@ def _started(books: Books, job: Job, event: ev.JobStarted, now_ms: int) -> None:
     books.take_off_deck(job, event.offer_id)
     for offer in list(job.offers.values()):
         books.strand(job, offer)
-    job.has_tokens = False
+    job.tokens_until_ms = None
     job.status, job.attempt = JobStatus.IN_PROGRESS, event.attempt
     job.not_before_ms, job.start_by_at_ms, job.declines = None, None, 0
     job.load_ms, job.device_ms = 0, None

@@ -1,15 +1,18 @@
 """External rate limits as the pool's log knows them: tokens in hand, pauses, and who waits for tokens. Pure.
 
 Tokens are given by {_sys}, for all pools together; here stands what this pool was given and has not used. A first offer
-takes a job's tokens, an offer that comes to nothing gives them back. A provider's "not now" closes the limit at once,
-by the very entry that tells of it; the leader then tells everybody.
+takes a job's tokens, an offer that comes to nothing gives them back. Tokens hold for a moment only, since {_sys} counts
+them as used at its end: what is not used until then is dropped by an entry, before anything is chosen. A provider's
+"not now" closes the limit at once, by the very entry that tells of it; the leader then tells everybody.
 """
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from contracts.events import ResourceRule
-from services.scheduler.fold.lines import JobClass, Waiting
+from services.scheduler.fold.lines import NEVER_MS, JobClass, Waiting
 
 UNLIMITED = 1 << 40  # of a limit that nobody has declared
 Drawn = tuple[tuple[str, int], ...]  # limit and how many tokens of it a start takes
@@ -21,9 +24,35 @@ class Limit:
 
     rate: int
     window_ms: int
-    tokens: int = 0
     paused_until_ms: int = 0
     refused_until_ms: int = 0
+    expired: int = 0  # tokens in all that nobody used in time
+    lots: list[list[int]] = field(default_factory=list)  # until when, how many; what expires first stands first
+
+    @property
+    def tokens(self) -> int:
+        """How many are in hand."""
+        return sum(n for _, n in self.lots)
+
+    def stale(self, now_ms: int) -> int:
+        """Return how many of them must not be used any more."""
+        return sum(n for until_ms, n in self.lots if until_ms <= now_ms)
+
+    def put(self, n: int, until_ms: int) -> None:
+        """Add tokens."""
+        if n > 0:
+            insort(self.lots, [until_ms, n])
+
+    def draw(self, n: int) -> int:
+        """Take up to `n`, what expires first; returns until when all of these hold."""
+        until_ms = self.lots[0][0] if self.lots else NEVER_MS
+        while n > 0 and self.lots:
+            lot = self.lots[0]
+            drawn = min(n, lot[1])
+            n, lot[1] = n - drawn, lot[1] - drawn
+            if not lot[1]:
+                self.lots.pop(0)
+        return until_ms
 
 
 @dataclass(slots=True)
@@ -39,7 +68,7 @@ class Limits:
         for name, rule in rules.items():
             limit = self.known.setdefault(name, Limit(rule.rate, rule.window_ms))
             limit.rate, limit.window_ms = rule.rate, rule.window_ms
-            self._tell(name)
+        self._tell(rules)
 
     def meet(self, drawn: Drawn) -> None:
         """Let a job draw on limits that nobody has declared."""
@@ -47,18 +76,35 @@ class Limits:
             if name not in self.known:
                 self.tell(name, UNLIMITED)
 
-    def grant(self, name: str, n: int) -> None:
+    def grant(self, name: str, n: int, until_ms: int) -> None:
         """Add tokens."""
-        self._move(name, n)
+        self.give_back(((name, n),), until_ms)
 
-    def take(self, drawn: Drawn) -> None:
-        """Use the tokens of one start."""
-        for name, units in drawn:
-            self._move(name, -units)
+    def take(self, drawn: Drawn) -> int:
+        """Use the tokens of one start; returns until when they would have held."""
+        untils_ms = [limit.draw(units) for name, units in drawn if (limit := self.known.get(name)) is not None]
+        self._tell(name for name, _ in drawn)
+        return min(untils_ms, default=NEVER_MS)
 
-    def give_back(self, drawn: Drawn) -> None:
+    def give_back(self, drawn: Drawn, until_ms: int) -> None:
         """Undo a `take`: nothing was started."""
-        self.take(tuple((name, -units) for name, units in drawn))
+        for name, units in drawn:
+            if (limit := self.known.get(name)) is not None:
+                limit.put(units, until_ms)
+        self._tell(name for name, _ in drawn)
+
+    def expire(self, name: str, n: int) -> None:
+        """Drop tokens that hold no more."""
+        limit = self.known.get(name)
+        if limit is not None:
+            limit.draw(n)
+            limit.expired += n
+            self._tell([name])
+
+    def stale(self, now_ms: int) -> dict[str, int]:
+        """Return the limits with tokens that hold no more, and how many."""
+        found = ((name, limit.stale(now_ms)) for name, limit in sorted(self.known.items()))
+        return {name: n for name, n in found if n}
 
     def refuse(self, name: str, until_ms: int) -> bool:
         """Close a limit because its provider said so; False when it is not declared."""
@@ -66,7 +112,7 @@ class Limits:
         if limit is None:
             return False
         limit.refused_until_ms = max(limit.refused_until_ms, until_ms)
-        self._move(name, -limit.tokens)
+        self._empty(name)
         return True
 
     def pause(self, name: str, until_ms: int) -> None:
@@ -77,7 +123,7 @@ class Limits:
         limit.paused_until_ms = max(limit.paused_until_ms, until_ms)
         if limit.refused_until_ms <= until_ms:
             limit.refused_until_ms = 0
-        self._move(name, -limit.tokens)
+        self._empty(name)
 
     def note(self, before: Waiting | None, after: Waiting | None) -> None:
         """Count a job that begins or ends to wait."""
@@ -108,25 +154,22 @@ class Limits:
         missing = ((name, min(n, self.known[name].rate) - self.known[name].tokens) for name, n in wanted.items())
         return {name: n for name, n in missing if n > 0 and not self.known[name].refused_until_ms}
 
-    def snapshot(self) -> dict[str, list[int]]:
+    def snapshot(self) -> dict[str, dict[str, Any]]:
         """Return the limits; who waits follows from the jobs."""
-        return {
-            name: [each.rate, each.window_ms, each.tokens, each.paused_until_ms, each.refused_until_ms]
-            for name, each in self.known.items()
-        }
+        return {name: asdict(limit) for name, limit in self.known.items()}
 
-    def restore(self, data: Mapping[str, Iterable[int]]) -> None:
+    def restore(self, data: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over a snapshot."""
-        self.known = {name: Limit(*row) for name, row in data.items()}
+        self.known = {name: Limit(**row) for name, row in data.items()}
 
     def _is_declared(self, job_class: JobClass) -> bool:
         return any(name in self.known for name, _ in job_class.resources)
 
-    def _move(self, name: str, n: int) -> None:
-        limit = self.known.get(name)
-        if limit is not None:
-            limit.tokens = max(0, limit.tokens + n)
-            self._tell(name)
+    def _empty(self, name: str) -> None:
+        self.known[name].lots.clear()
+        self._tell([name])
 
-    def _tell(self, name: str) -> None:
-        self.tell(name, self.known[name].tokens)
+    def _tell(self, names: Iterable[str]) -> None:
+        for name in names:
+            if (limit := self.known.get(name)) is not None:
+                self.tell(name, limit.tokens)

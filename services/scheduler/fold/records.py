@@ -58,7 +58,7 @@ class Job:
     device_ms: int | None = None  # of the present attempt, once the device is free again
     charged_ms: int = 0  # what the present attempt is charged for while it is in flight
     is_charged: bool = False
-    has_tokens: bool = False  # of its external limits, taken by an offer and not used by a start
+    tokens_until_ms: int | None = None  # those of its external limits, taken by an offer and not used by a start
     sharers: int = 1  # members of its batch: they share the device's time
     limited: int = 0  # times in this run that a provider said "not now"
     limited_since_ms: int | None = None  # the first of them, while nothing else ended an attempt

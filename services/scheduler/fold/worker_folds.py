@@ -9,6 +9,7 @@ from contracts.wire import Entry
 from services.scheduler.fold.books import Books, Fold
 from services.scheduler.fold.budgets import number_of
 from services.scheduler.fold.facts import Knobbed, Ruled
+from services.scheduler.fold.lines import NEVER_MS
 from services.scheduler.fold.records import Slot, Worker
 
 
@@ -83,7 +84,12 @@ def _policy_applied(books: Books, entry: Entry, event: Event) -> None:
 
 def _granted(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.ResourceGranted)
-    books.limits.grant(event.resource, event.n)
+    books.limits.grant(event.resource, event.n, NEVER_MS if event.until_ms is None else event.until_ms)
+
+
+def _tokens_expired(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.ResourceExpired)
+    books.limits.expire(event.resource, event.n)
 
 
 def _limit_paused(books: Books, entry: Entry, event: Event) -> None:
@@ -130,6 +136,7 @@ WORKER_FOLDS: Mapping[str, Fold] = {
     ev.ModelProfiled.TYPE: _profiled,
     ev.PolicyApplied.TYPE: _policy_applied,
     ev.ResourceGranted.TYPE: _granted,
+    ev.ResourceExpired.TYPE: _tokens_expired,
     ev.ResourcePaused.TYPE: _limit_paused,
     ev.TenantBudgetExhausted.TYPE: _exhausted,
     ev.BudgetsRenewed.TYPE: _renewed,
