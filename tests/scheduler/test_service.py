@@ -1,6 +1,7 @@
 """One leader over a real store: offers, withdrawals, leases, timers, contradictions. Workers are the test's own."""
 
 import time
+from dataclasses import replace
 
 from contracts import events as ev
 from contracts.job import JobStatus
@@ -161,7 +162,9 @@ async def test_a_long_job_is_never_taken_from_a_worker_that_beats(store: Store, 
 
 async def test_ten_thousand_timers_due_at_once_do_not_stall_dispatch(store: Store, store_url: str) -> None:
     log = Log(store)
-    async with candidate(store_url) as leader, (await Worker(store).register()).beating() as worker:
+    # ten thousand submissions hold up this loop, and with it the beats of the worker, for longer than its usual lease
+    patient = replace(CONFIG, worker_lease_ms=20_000)
+    async with candidate(store_url, patient) as leader, (await Worker(store).register()).beating() as worker:
         seconds, micros = await store.client.time()
         due_ms = seconds * 1000 + micros // 1000 + 5_000
         await submit_many(store, 10_000, run_at_ms=due_ms)
@@ -215,6 +218,30 @@ async def test_an_entry_that_nobody_can_read_stops_nothing(store: Store, store_u
         job_id = await submit(store)
 
         assert await worker.run_next() == job_id
+
+
+async def test_one_of_fifty_due_jobs_that_was_broken_from_outside_is_set_aside_and_the_others_start_once(
+    store: Store, store_url: str
+) -> None:
+    """Field case 32: an entry that nobody can read and a key of the wrong type, in the middle of what is due."""
+    log = Log(store)
+    async with candidate(store_url) as leader, (await Worker(store, slots=4).register()).beating() as worker:
+        due_ms = int((await store.end_of_log(POOL)).partition("-")[0]) + 1_000
+        jobs = [await submit(store, run_at_ms=due_ms) for _ in range(50)]
+        broken = jobs[20]
+        await store.client.xadd(keys.log(POOL), {"t": "job.queued", "j": jobs[30], "n": "3", "h": "0", "d": "{not"})
+        await store.client.set(keys.job(POOL, broken), "not a hash")
+
+        ran = [await worker.run_next() for _ in range(49)]
+        after = await submit(store)
+
+        assert await worker.run_next() == after
+        assert sorted(ran) == [job_id for job_id in jobs if job_id != broken]
+        alarm = await log.wait_for("scheduler.mismatch")
+        assert alarm.raw_data()["jobId"] == broken
+        assert leader.state.aside_count == 1
+        await log.wait_for("job.completed", count=50)
+        assert len(log.of("job.started")) == 50
 
 
 async def test_a_job_cancelled_while_it_lies_on_a_deck_leaves_the_slot_free(store: Store, store_url: str) -> None:

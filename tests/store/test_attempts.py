@@ -307,3 +307,31 @@ async def test_what_is_sent_to_a_worker_that_is_gone_leaves_no_stream_behind(pla
     assert (await play.store.jobs.append(POOL, cancel, "w")).word is Word.APPLIED
 
     assert [key async for key in play.store.client.scan_iter(f"*{play.worker}*")] == []
+
+
+async def test_a_job_whose_key_became_something_else_is_gone_and_takes_nothing_with_it(play: Play) -> None:
+    """Field case 32: an error about one key must not end the heartbeat, or the turn, of all the others."""
+    broken, sound = await play.running(slot=0), await play.running(slot=1)
+    offered = await play.offers(await play.job())
+    for job_id in (broken.job_id, offered.job_id):
+        await play.store.client.set(keys.job(POOL, job_id), "not a hash")
+    await play.store.client.delete(keys.body(POOL, sound.job_id))
+    await play.store.client.rpush(keys.body(POOL, sound.job_id), "not a string")
+
+    beat = await play.store.attempts.heartbeat(
+        POOL, play.worker, [(each.job_id, each.fence) for each in (broken, sound)]
+    )
+    assert (beat.word, beat.held) == (Word.APPLIED, ("0", "1"))
+    assert (await play.store.attempts.emit(broken, [ev.JobProgress(progress=1)])).word is Word.GONE
+    attempt, event = play.starting(offered)
+    assert (await play.store.attempts.start(attempt, event)).word is Word.GONE
+    assert (await play.store.attempts.decline(POOL, play.worker, offered, "drain")).word is Word.GONE
+    cancel = Write(offered.job_id, (ev.JobCancelled(how="queued"),), guard=JobGuard(sequence=2), closes_for=TENANT)
+    assert (await play.store.jobs.append(POOL, cancel, "w")).word is Word.GONE
+    waiting = await play.job()
+    both = [play.offering(job_id, slot=2)[1] for job_id in (offered.job_id, waiting)]
+    assert [verdict.word for verdict in (await play.decides(*both)).verdicts] == [Word.GONE, Word.APPLIED]
+    assert await play.store.jobs.history(POOL, broken.job_id) is None
+    history = await play.store.jobs.history(POOL, sound.job_id, with_body=True)
+    assert history is not None
+    assert history.body == b""

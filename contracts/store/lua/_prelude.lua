@@ -21,10 +21,22 @@ local function id_for(arg)
   return arg .. '-*'
 end
 
+-- Fields of a job's hash. A key that a foreign hand made something else of is a job that is gone: the error would end the
+-- whole turn or heartbeat, time after time, and with it the work on all other jobs.
+local function job_fields(key, ...)
+  local h = redis.pcall('HMGET', key, ...)
+  return h.err and {} or h
+end
+
+local function body_of(key)
+  local body = redis.pcall('GET', key)
+  return type(body) == 'string' and body or ''
+end
+
 -- Why guards `g` forbid a write to the job, or nil. s: one of these states, n: sequence, f: fence, r: run,
 -- o: this offer stands, w: held by this worker, c: no cancel was requested, no: no offer stands at all
 local function refuses_job(key, g)
-  local h = redis.call('HMGET', key, 's', 'n', 'f', 'r', 'w', 'cr')
+  local h = job_fields(key, 's', 'n', 'f', 'r', 'w', 'cr')
   if not h[1] then return WORDS.gone end
   if g.f and tonumber(h[3]) ~= g.f then return WORDS.fenced end
   if g.w and h[5] ~= g.w then return WORDS.fenced end
@@ -189,7 +201,7 @@ end
 
 -- Writes without a fence carry an id; the hash keeps the last four with their positions.
 local function position_of_op(key, op)
-  for _, kept in ipairs(redis.call('HMGET', key, 'e0', 'e1', 'e2', 'e3')) do
+  for _, kept in ipairs(job_fields(key, 'e0', 'e1', 'e2', 'e3')) do
     if kept and string.sub(kept, 1, #op + 1) == op .. ' ' then return string.sub(kept, #op + 2) end
   end
   return nil
@@ -201,6 +213,6 @@ local function keep_op(key, op, p)
 end
 
 local function last_of(key)
-  local h = redis.call('HMGET', key, 'n', 'p')
+  local h = job_fields(key, 'n', 'p')
   return h[1] or '0', h[2] or ''
 end

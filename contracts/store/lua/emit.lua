@@ -12,7 +12,7 @@ local function rejected(keys, now, job, fence, w)
 end
 
 local function emit_one(keys, now, worker, fence, k, w, line)
-  local h = redis.call('HMGET', keys[3], 'f', 'w', 'k', 'kw', 'kp')
+  local h = job_fields(keys[3], 'f', 'w', 'k', 'kw', 'kp')
   if not h[1] then return {WORDS.gone} end
   fence, k = tonumber(fence), tonumber(k)
   if tonumber(h[1]) == fence and k == tonumber(h[3] or 0) and h[4] then return {h[4], h[5] or ''} end

@@ -15,7 +15,7 @@ local function heartbeat(keys, args)
   if args[2] ~= '' then redis.call('HSET', keys[1], 'devices', args[2]) end
   local worker = redis.call('HGET', keys[1], 'id')
   for i, h in ipairs(held) do
-    local job = redis.call('HMGET', keys[2 + i], 'f', 'w', 'cr')
+    local job = job_fields(keys[2 + i], 'f', 'w', 'cr')
     local mine = tonumber(job[1] or -1) == h[2] and job[2] == worker
     reply[3 + i] = not mine and '0' or (job[3] and 'c' or '1')
   end

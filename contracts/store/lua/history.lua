@@ -5,11 +5,11 @@
 -- Events none
 -- Guard none; an event below the trim point ends the walk
 local function history(keys, args)
-  local hash = redis.call('HGETALL', keys[2])
-  local fields = hash.map or hash
+  local hash = redis.pcall('HGETALL', keys[2])  -- as in job_fields: what is no hash is no job
+  local fields = hash.err and {} or hash.map or hash
   local body, entries = '', {}
   if #fields == 0 then return {fields, body, entries} end
-  if args[3] == '1' then body = redis.call('GET', keys[3]) or '' end
+  if args[3] == '1' then body = body_of(keys[3]) end
   local p = redis.call('HGET', keys[2], 'p')
   while p and #entries < tonumber(args[2]) do
     local entry = redis.call('XRANGE', keys[1], p, p)[1]

@@ -5,16 +5,16 @@
 -- Events job.started
 -- Guard the offer stands and the fence is the one it was made at; the start accepted before is answered again
 local function start_one(keys, log, usage, job, body, worker_key, now, worker, offer, w)
-  local h = redis.call('HMGET', keys[job], 'of', 'w', 'n', 'p')
+  local h = job_fields(keys[job], 'of', 'w', 'n', 'p')
   if h[1] == offer and h[2] == worker then
-    return {WORDS.applied, h[4], h[3], redis.call('GET', keys[body]) or ''}
+    return {WORDS.applied, h[4], h[3], body_of(keys[body])}
   end
   local word = refuses(keys, w)
   if word then return {word, h[3] or '0', h[4] or ''} end
   local p, n = commit(keys, keys[log], keys[usage], id_for(now), w)
   redis.call('HSET', keys[job], 'k', 0)
   redis.call('HDEL', keys[job], 'kw', 'kp')
-  return {WORDS.applied, p, n, redis.call('GET', keys[body]) or ''}
+  return {WORDS.applied, p, n, body_of(keys[body])}
 end
 
 local function start(keys, args)
