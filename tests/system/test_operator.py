@@ -1,11 +1,14 @@
 """What an operator turns while jobs come in: pauses, limits, the policy. All of it by events, none by a restart."""
 
+import re
+
 import pytest
 
 from contracts.policy import SchedulingPolicy
 from contracts.positions import entry_ms
 from tests.harness import Stack
 from tests.harness.tail import eventually
+from tests.system.test_fairness import most_at_once
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -86,6 +89,28 @@ async def test_a_budget_that_is_used_up_holds_the_next_job_until_it_is_raised(st
     await stack.admin("PATCH", f"/tenants/{tenant}", {"limits": {"gpuSecondsPerDay": None}})
 
     await stack.wait_for(second, "job.completed")
+    await stack.audit()
+
+
+async def test_a_cap_leaves_a_slot_idle_and_the_metric_says_for_how_long_and_why(stack: Stack) -> None:
+    """Field case 21: the cap is hard, also when nobody else is there; who comes then has the idle slot at once."""
+    other, key = await stack.make_tenant(), await stack.make_tenant(limits={"concurrency": 1})
+    tenant = (await stack.request("GET", "/v1/limits", key=key)).json["tenantId"]
+    await stack.log.wait_until(lambda: rules(stack, tenant) != [], "the tenant's cap")
+    jobs = [await stack.submit("slow", {"steps": 6, "step_s": 0.1}, key=key) for _ in range(3)]
+    await stack.wait_for(jobs[0], "job.completed")
+    passing = await stack.submit("noop", key=other)
+    await stack.wait_for_ends()
+
+    assert most_at_once(stack.log.entries, set(jobs)) == 1
+    between = [entry.subject for entry in stack.log.entries if entry.type in ("job.created", "job.started")]
+    assert between[between.index(passing) + 1 :].index(passing) <= 1
+    page = await (await stack.http.get(stack.ready["url"] + "/metrics")).text()
+    found = re.search(
+        r'^headrace_idle_slot_seconds_total{pool="default",reason="tenant_concurrency"} (\S+)', page, re.M
+    )
+    assert found
+    assert float(found[1]) >= 0.6  # of the two jobs that waited for the first, while the other slot was idle
     await stack.audit()
 
 

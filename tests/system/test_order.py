@@ -1,7 +1,10 @@
 """Who comes first: the urgent job, and the tenant that waits behind somebody's backlog."""
 
+from pathlib import Path
+
 import pytest
 
+from contracts.positions import entry_ms
 from tests.harness import Fragile, Stack, eventually
 from tests.system.conftest import Starter
 
@@ -22,6 +25,28 @@ async def test_an_urgent_job_overtakes_the_one_on_deck(fragile: Fragile) -> None
     assert order == [running, urgent, on_deck]
     assert len(fragile.log.of(on_deck, "job.unassigned")) == 1
     assert fragile.log.of(on_deck, "job.started")[0].raw_data()["attempt"] == 1
+    await fragile.audit()
+
+
+async def test_jobs_of_one_tenant_start_in_the_order_of_their_submission_and_a_retried_one_is_next(
+    fragile: Fragile, tmp_path: Path
+) -> None:
+    """Field case 20 with whole processes: fifty numbered jobs, one slot, and one that comes back after its delay."""
+    retried = await fragile.submit("fails_once", {"marker": str(tmp_path / "marker")})
+    await fragile.wait_for(retried, "job.attempt_failed")
+    (tmp_path / "there").touch()  # the model of the retried one: a warm one might go first
+    jobs = [await fragile.submit("fails_once", {"marker": str(tmp_path / "there")}) for _ in range(50)]
+
+    await fragile.wait_for_ends()
+
+    starts = [entry for entry in fragile.log.entries if entry.type == "job.started"]
+    assert [entry.subject for entry in starts if entry.subject != retried] == jobs
+    failed, again = fragile.log.of(retried, "job.attempt_failed")[0], fragile.log.of(retried, "job.started")[1]
+    due_ms = int(str(failed.raw_data()["nextAttemptAtMs"]))
+    between = [entry for entry in starts if due_ms <= entry_ms(entry.position) < entry_ms(again.position)]
+    assert entry_ms(again.position) >= due_ms
+    assert starts[-1].subject != retried
+    assert len(between) <= 2  # the one that lay on the deck, and one offered as the timer fell due
     await fragile.audit()
 
 
@@ -59,7 +84,8 @@ async def test_a_job_that_fits_no_slot_never_starts_and_the_others_do(start_stac
     assert [
         entry for entry in stack.log.entries if entry.type == "job.started" and entry.subject in stack.jobs[1:]
     ] == []
-    await stack.wait_for_ends(stack.jobs[0])
+    small = [await stack.submit("noop") for _ in range(5)]
+    assert set(await stack.wait_for_ends(stack.jobs[0], *small)) == {"job.completed"}
 
     roomy = stack.spawn("gpu_worker", HEADRACE_WORKER__DEVICES="sim:512MiB*1")
     await stack.log.wait_for_any("worker.registered", pid=roomy.pid)

@@ -4,10 +4,11 @@ import asyncio
 import os
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
-from contracts.positions import entry_ms
+from contracts.positions import entry_key, entry_ms
 from contracts.wire import Entry
 from tests.harness import Stack
 from tests.harness.up import PIPELINES
@@ -85,6 +86,35 @@ async def test_four_workers_keep_to_the_limit_of_a_provider_and_obey_its_refusal
     failure = stack.log.of(hopeless, "job.failed")[0].raw_data()
     assert failure["error"]["code"] == "rate_limited"  # type: ignore[index]
     assert 1000 * DEADLINE_S <= stack.log.ms_between(hopeless, "job.queued", "job.failed") < 1000 * DEADLINE_S + 4_000
+    await stack.audit()
+
+
+async def test_behind_a_limit_bands_and_order_hold_and_retries_draw_on_it_too(start_stack: Starter) -> None:
+    """Field cases 13 and 25: three high ones pass ten low ones, each in its order; no start but at its pace."""
+    stack = await start_stack(devices="cpu*2", pipelines=PIPELINES.parent / "provider.toml")
+    retried = await stack.submit("narrow_fails_once", {"marker": str(stack.folder / "marker")})
+    await stack.wait_for(retried, "job.started")
+    low = [await stack.submit("narrow", priority="low") for _ in range(10)]
+    high = [await stack.submit("narrow", priority="high") for _ in range(3)]
+
+    ends = await stack.wait_for_ends()
+
+    assert set(ends) == {"job.completed"}
+    assert len(stack.log.of(retried, "job.started")) == 2
+    starts = [entry.subject for entry in stack.log.entries if entry.type == "job.started" and entry.subject != retried]
+    assert [job for job in starts if job in high] == high
+    assert [job for job in starts if job in low] == low
+    submitted = stack.log.of(high[-1], "job.created")[0].position
+    since = [
+        entry.subject
+        for entry in stack.log.entries
+        if entry.type == "job.started" and entry_key(entry.position) > entry_key(submitted)
+    ]
+    assert max(since.index(job) for job in high if job in since) <= 2 + 2  # the token in hand, and the retried one
+    offers_ms = [entry_ms(entry.position) for entry in stack.log.entries if entry.type == "job.assigned"]
+    gaps_ms = [later - earlier for earlier, later in pairwise(offers_ms)]
+    assert len(gaps_ms) == 14
+    assert min(gaps_ms) >= 200  # a grant takes some ms to become an offer
     await stack.audit()
 
 
