@@ -6,7 +6,11 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from typer.main import get_command
+
+from headrace import cli
 from tests.headrace.up_process import PATIENCE_S, plain_environment, start_up
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +48,18 @@ def test_the_pipeline_of_the_readme_runs_as_it_stands_there(tmp_path: Path) -> N
     job = json.loads(done.stdout.splitlines()[-1])
     assert job["status"] == "completed"
     assert [(one["kind"], one["bytes"]) for one in job["artifacts"]] == [("text", len("HELLO WORLD"))]
+
+
+def test_each_command_of_the_readme_has_the_options_it_is_shown_with() -> None:
+    lines = [shlex.split(line, comments=True) for line in blocks("", "Talk to it")[1].splitlines()]
+
+    assert len(lines) >= 8
+    for words in lines:
+        command: Any = get_command(cli.app)
+        for word in words[1:]:
+            command = command.commands[word] if hasattr(command, "commands") else command
+        options = {name for parameter in command.params for name in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options, words
 
 
 def test_the_readme_names_no_target_and_no_page_that_is_not_there() -> None:
