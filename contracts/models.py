@@ -48,7 +48,7 @@ _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
 _RESOURCE_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 
 
-def load(path: Path) -> ModelRegistry:
+def load(path: Path, *, with_profiles: bool = True) -> ModelRegistry:
     """Read the models of `path`. Raises ConfigError with every fault in the file and the files it names."""
     base = path.resolve().parent
     try:
@@ -57,6 +57,8 @@ def load(path: Path) -> ModelRegistry:
         raise ConfigError([f"{path}: cannot be read ({error}); give the path of a pipelines.toml in UTF-8"]) from error
 
     def read(relative: str) -> bytes:
+        if relative.startswith(f"{PROFILES}/") and not with_profiles:
+            raise FileNotFoundError(relative)
         target = (base / relative).resolve()  # symbolic links are followed before the folder is compared
         if not target.is_relative_to(base):
             raise ValueError("leaves the folder of this file; keep pipelines below it")

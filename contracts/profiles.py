@@ -208,8 +208,8 @@ def unlike(profile: Profile, here: Machine) -> tuple[str, ...]:
         )
         if ours != theirs
     ]  # fmt: skip
-    for name in sorted({*here.runtimes, *there.runtimes}):
-        ours, theirs = here.runtimes.get(name, "absent"), there.runtimes.get(name, "absent")
+    for name, theirs in sorted(there.runtimes.items()):  # what was not used then does not matter now
+        ours = here.runtimes.get(name, "absent")
         if ours != theirs:
             faults.append(f"{name} {ours} here, {theirs} in the audit")
     return tuple(faults)

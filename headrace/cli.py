@@ -12,6 +12,7 @@ from headrace.demo import demo
 from headrace.doctor import doctor
 from headrace.output import Format, show_one
 from headrace.up import up
+from headrace.vram.command import app as vram_app
 
 app = typer.Typer(
     name="headrace",
@@ -26,6 +27,7 @@ app.add_typer(keys.app, name="key")
 app.add_typer(pools.app, name="pool")
 app.add_typer(models.app, name="model")
 app.add_typer(policy.app, name="policy")
+app.add_typer(vram_app, name="vram")
 app.command()(up)
 app.command()(demo)
 app.command()(doctor)

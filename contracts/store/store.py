@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 
 from contracts.errors import ConfigError, StoreUnavailable
+from contracts.events import Event
 from contracts.store import keys, replies
 from contracts.store.attempts import Attempts
 from contracts.store.batcher import Batcher
@@ -22,6 +23,7 @@ from contracts.store.readers import last_position, needed_from
 from contracts.store.resources import Resources
 from contracts.store.snapshots import Snapshots
 from contracts.store.words import Word
+from contracts.store.write import KeyRing, Write, encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,12 @@ class Store:
                 [f"the store holds layout {parts[1]} of pool {pool}; this version knows {LAYOUT}: upgrade"]
             )
         return PoolMeta(pool, code, int(parts[2]))
+
+    async def note(self, pool: str, subject: str, event: Event, write_id: str, now_ms: int = 0) -> replies.Reply:
+        """Write a fact that concerns no job and no worker; GONE where the pool has no log."""
+        ring = KeyRing(pool, [keys.log(pool), keys.meta(pool)])
+        write = encode(Write(subject, (event,), of_job=False), ring)
+        return replies.reply(await self.batcher.call("note", ring.keys, [now_ms, write_id, write]))
 
     def tail(self, pool: str, position: str) -> LogReader:
         """Return a reader of the pool's log from a position on, with a blocking connection of its own."""

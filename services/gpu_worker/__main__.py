@@ -5,11 +5,8 @@ import contextlib
 import gc
 import os
 import signal
-import socket
 import sys
-import tempfile
 from importlib import metadata
-from pathlib import Path
 
 import uvloop
 
@@ -19,9 +16,10 @@ from contracts.models import ModelRegistry, load
 from contracts.settings import load_settings
 from contracts.store import Store
 from contracts.telemetry import configure_logging
-from services.gpu_worker.config import Host, WorkerConfig, worker_config
+from services.gpu_worker.config import WorkerConfig, worker_config
 from services.gpu_worker.devices import DeviceError
 from services.gpu_worker.service import Supervisor
+from services.gpu_worker.this_host import this_host
 
 
 def main() -> int:
@@ -69,25 +67,6 @@ def refuse_two_runtimes() -> None:
     if len(installed) == 2:
         repair = f"pip uninstall -y onnxruntime onnxruntime-gpu && pip install --force-reinstall {installed[1]}"
         raise ConfigError([f"{' and '.join(installed)} destroy each other; keep one: {repair}"])
-
-
-def this_host() -> Host:
-    """Collect what is to be known of this machine."""
-    return Host(
-        name=socket.gethostname().partition(".")[0].lower()[:40] or "host",
-        boot_id=_read("/proc/sys/kernel/random/boot_id"),
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        pid=os.getpid(),
-        lock_dir=Path(tempfile.gettempdir()) / "headrace-locks",
-    )
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text().strip()
-    except OSError:
-        return ""
 
 
 if __name__ == "__main__":

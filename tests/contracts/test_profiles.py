@@ -198,6 +198,7 @@ def test_what_is_unlike_the_audit_is_named() -> None:
     here = Machine(kind="cuda", name="NVIDIA L4", driver="560.1", runtimes={"torch": "2.14.0"}, revision="ab12")
 
     assert unlike(profile, HERE) == ()
+    assert unlike(profile, HERE.model_copy(update={"runtimes": {"torch": "2.13.0", "jax": "1"}})) == ()
     assert unlike(profile, here) == ("driver 560.1 here, 550.54 in the audit", "torch 2.14.0 here, 2.13.0 in the audit")
     assert len(unlike(profile, Machine(kind="cpu"))) == 4
 

@@ -1,0 +1,1 @@
+"""`headrace vram`: measure what a model needs of a device, and show what was measured."""

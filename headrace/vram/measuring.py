@@ -1,0 +1,125 @@
+"""Run the points of a grid in a real child, the worker's own, and note the peaks.
+
+Promises: a fresh child; one run before the first that counts (libraries allocate for good in it), and again after
+running out of memory; the highest of several runs of a point counts. What else a run does (files, previews) is thrown
+away.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contracts.model_spec import ModelSpec
+from contracts.profiles import Point
+from headrace.vram.grid import Number, is_hopeless
+from services.gpu_worker.devices import Device
+from services.gpu_worker.machine import in_use, installed
+from services.gpu_worker.slots.attempt import Attempt, Bounds
+from services.gpu_worker.slots.child_process import child_environment
+from services.gpu_worker.slots.frames import Telemetry
+from services.gpu_worker.slots.outcome import Outcome, Verdict
+from services.gpu_worker.slots.slot import Slot
+from services.gpu_worker.slots.watchdog import Limits
+
+OUT_OF_MEMORY = frozenset({"out_of_memory", "host_out_of_memory"})
+LOG_TAIL_BYTES = 2_000
+
+
+class AuditFailed(Exception):
+    """A run ended otherwise than by its result or for want of memory; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is measured."""
+
+    spec: ModelSpec
+    points: Sequence[Mapping[str, Number]]
+    inputs: Mapping[str, object]  # what all runs have in common: the prompt and all that is not in the grid
+    repeat: int = 2
+
+
+@dataclass(slots=True)
+class Measured:
+    """What was found. `skipped` points are larger than one that ran out of memory."""
+
+    points: list[Point] = field(default_factory=list)
+    skipped: list[Mapping[str, Number]] = field(default_factory=list)
+    runtimes: dict[str, str] = field(default_factory=dict)
+
+
+class _Nobody:
+    """Listens to an attempt for no one."""
+
+    def on_load_started(self) -> None: ...
+    def on_loaded(self, ms: float) -> None: ...
+    def on_telemetry(self, frame: Telemetry) -> None: ...
+
+
+async def measure(plan: Plan, device: Device, threads: int, folder: Path, on_point: Callable[[int], None]) -> Measured:
+    """Measure all points; `on_point` is told the number of those that are over. Raises AuditFailed."""
+    runs, versions = _Runs(plan, device, threads, folder), installed(plan.spec.interpreter)
+    found, failed = Measured(), list[Mapping[str, Number]]()
+    try:
+        for number, point in enumerate(plan.points, start=1):
+            if is_hopeless(point, failed):
+                found.skipped.append(point)
+            else:
+                found.points.append(await runs.point(point))
+                if found.points[-1].peak_bytes is None:
+                    failed.append(point)
+                found.runtimes |= in_use(runs.slot.child_pid, versions)
+            on_point(number)
+    finally:
+        await runs.slot.close()
+    return found
+
+
+class _Runs:
+    """Runs one point after another in the same child."""
+
+    def __init__(self, plan: Plan, device: Device, threads: int, folder: Path) -> None:
+        self._plan, self._device, self._folder = plan, device, folder
+        self.slot = Slot(device, Bounds(), lambda env: child_environment(os.environ, env, threads, limits_memory=True))
+        self._begun = 0
+        self._is_warm = False
+
+    async def point(self, point: Mapping[str, Number]) -> Point:
+        """Measure one point."""
+        peak_bytes, run_ms = 0, 0.0
+        if not self._is_warm and (await self._run(self._plan.points[0])).verdict is Verdict.COMPLETED:
+            self._is_warm = True
+        for _ in range(self._plan.repeat):
+            outcome = await self._run(point)
+            if outcome.verdict is not Verdict.COMPLETED:
+                await self.slot.close()  # what is left in it is in fragments
+                self._is_warm = False
+                return Point(inputs=dict(point))
+            if outcome.peak_bytes is None:
+                raise AuditFailed(f"the peak of a process cannot be read on this system ({self._device.kind})")
+            peak_bytes, run_ms = max(peak_bytes, outcome.peak_bytes), max(run_ms, outcome.run_ms)
+        return Point(inputs=dict(point), peak_bytes=peak_bytes, run_ms=round(run_ms))
+
+    async def _run(self, point: Mapping[str, Number]) -> Outcome:
+        self._begun += 1
+        scratch = self._folder / str(self._begun)
+        scratch.mkdir()
+        spec, log = self._plan.spec, scratch.with_suffix(".log")
+        attempt = Attempt(
+            f"audit-{self._begun}", 1, spec, {**self._plan.inputs, **point}, self._device.bytes_total, scratch, log,
+            Limits(spec.timeout_s, spec.silence_s),
+        )  # fmt: skip
+        outcome = await self.slot.run(attempt, _Nobody())
+        if outcome.verdict is Verdict.COMPLETED or outcome.code in OUT_OF_MEMORY:
+            return outcome
+        shown = ", ".join(f"{name}={value}" for name, value in point.items())
+        raise AuditFailed(f"{shown or 'the run'}: {outcome.code}: {outcome.message}{_tail(log)}")
+
+
+def _tail(log: Path) -> str:
+    try:
+        said = log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
+    except OSError:
+        return ""
+    return f"\n{said}" if said else ""
