@@ -11,9 +11,7 @@ every moment.
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import structlog
@@ -25,11 +23,10 @@ from contracts.store.attempts import Offer
 from contracts.store.replies import Started
 from services.gpu_worker.deck import OnDeck, Shop, take_next
 from services.gpu_worker.finish import device_released, finish, tidy
+from services.gpu_worker.performing import Performer
 from services.gpu_worker.running import Running
-from services.gpu_worker.shares import Shares
-from services.gpu_worker.slots.attempt import Attempt, Member
-from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict
-from services.gpu_worker.slots.slot import Slot, SlotQuarantined
+from services.gpu_worker.slots.outcome import Outcome, Stop
+from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.writer import AttemptWriter, GaveUp, until_answered
 
 FINISHING = 2
@@ -41,7 +38,7 @@ class Lane:
 
     def __init__(self, index: int, slot: Slot, shop: Shop) -> None:
         self.index, self.slot = index, slot
-        self._shop = shop
+        self._shop, self._performer = shop, Performer(slot, shop, lambda: self._closed)
         self._deck: deque[OnDeck] = deque()
         self._arrived = asyncio.Event()
         self._starting: list[OnDeck] = []
@@ -154,7 +151,7 @@ class Lane:
             await self._serve_batch(members)
             return []
         (running,) = self._current = members
-        outcome = await self._perform(running)
+        outcome = await self._performer.one(running)
         running.gpu_ms = running.elapsed_ms
         self._current = []
         while len(self._finishing) >= FINISHING:
@@ -166,75 +163,19 @@ class Lane:
 
     async def _serve_batch(self, batch: list[Running]) -> None:
         """Run the members in one pass; each is settled when it has ended, tidied up when the pass has."""
-        self._current, shares, over = list(batch), Shares(len(batch), batch[0].elapsed_ms), asyncio.Event()
+        self._current, over = list(batch), asyncio.Event()
 
         def leave(running: Running, outcome: Outcome) -> None:
-            if running in self._current:
-                self._current.remove(running)
-                running.gpu_ms = shares.leave(batch[0].elapsed_ms)
-                self._finish_beside(running, outcome, over)
+            self._current.remove(running)
+            self._finish_beside(running, outcome, over)
 
-        asked: list[tuple[Running, Member]] = []
-        for running in batch:
-            attempt = self._attempt(running)
-            if isinstance(attempt, Outcome):
-                leave(running, attempt)
-            else:
-                asked.append((running, Member(attempt, running)))
-                asked[-1][1].outcome.add_done_callback(partial(_then, leave, running))
         try:
-            failure = await self._run_batch([member for _, member in asked])
-            for running, member in asked:
-                leave(running, member.outcome.result() if member.outcome.done() else failure)
+            await self._performer.batch(batch, leave)
         finally:
             over.set()
         self._before = batch
         while len(self._finishing) >= FINISHING * len(batch):
             await asyncio.wait(self._finishing, return_when=asyncio.FIRST_COMPLETED)
-
-    async def _run_batch(self, members: list[Member]) -> Outcome:
-        """Run them; returns the outcome of those that have none."""
-        try:
-            if members:
-                await self.slot.run_batch(members)
-            return Outcome(Verdict.HANDED_BACK)
-        except SlotQuarantined:
-            return Outcome(Verdict.HANDED_BACK)
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            return _not_run(members[0].attempt.job, error)
-
-    async def _perform(self, running: Running) -> Outcome:
-        attempt = self._attempt(running)
-        if isinstance(attempt, Outcome):
-            return attempt
-        try:
-            return await self.slot.run(attempt, running)
-        except SlotQuarantined:
-            return Outcome(Verdict.HANDED_BACK)
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            return _not_run(running.right.job_id, error)
-
-    def _attempt(self, running: Running) -> Attempt | Outcome:
-        """Return what the slot runs, or why author code must not begin although the start was accepted."""
-        refusal = self._refusal(running)
-        if refusal is not None:
-            return refusal
-        spec = self._shop.models.find(running.right.offer.model)
-        if spec is None:
-            message = "this worker does not serve this version of the model"
-            return Outcome(Verdict.FAILED, "model_load_failed", message)
-        try:
-            return running.attempt(spec, self.slot.device.bytes_total)
-        except (ValueError, KeyError, TypeError) as error:
-            return _not_run(running.right.job_id, error)
-
-    def _refusal(self, running: Running) -> Outcome | None:
-        """Say why author code must not begin although the start was accepted."""
-        if running.key in self._shop.cancels:
-            return Outcome(Verdict.CANCELLED, how="cooperative")
-        if self._closed:
-            return Outcome(Verdict.HANDED_BACK)
-        return None
 
     async def _start(self, entries: list[OnDeck]) -> list[Running]:
         """Ask for the starts; returns what was accepted."""
@@ -320,12 +261,3 @@ class Lane:
                 outcome = replace(outcome, log_bytes=max(1, outcome.log_bytes))  # others may have printed since
             if await tidy(self._shop.desk, running, outcome):
                 self._folders.append(running.scratch)
-
-
-def _then(leave: Callable[[Running, Outcome], None], running: Running, done: "asyncio.Future[Outcome]") -> None:
-    leave(running, done.result())
-
-
-def _not_run(job_id: str, error: Exception) -> Outcome:
-    log.error("attempt_not_run", job=job_id, detail=f"{type(error).__name__}: {error}")
-    return Outcome(Verdict.FAILED, "internal", "the worker could not run this job")
