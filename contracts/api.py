@@ -8,7 +8,7 @@ takes camelCase and snake_case, output is camelCase. What needs the model, the c
 
 import re
 from datetime import datetime
-from typing import Annotated, Literal, LiteralString, Self
+from typing import Annotated, Literal, LiteralString, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, model_validator
 from pydantic.alias_generators import to_camel
@@ -17,16 +17,6 @@ from pydantic_core import PydanticCustomError
 from contracts.events import WEBHOOK_EVENTS, Priority, Tier
 from contracts.policy import PolicySeconds, Share, Weight
 
-SCOPES = (
-    "jobs:write",
-    "jobs:read",
-    "events:read",
-    "models:read",
-    "webhooks:read",
-    "webhooks:write",
-    "audit:read",
-    "admin",
-)
 MAX_ATTEMPTS = 20
 DEFAULT_MAX_ATTEMPTS = 3
 MAX_BATCH_ITEMS = 100
@@ -254,7 +244,7 @@ class PolicyPatch(Body):
 class KeyCreate(Body):
     """Body of `POST /admin/v1/tenants/{t}/keys`."""
 
-    scopes: Annotated[tuple[Scope, ...], Field(strict=False, min_length=1, max_length=len(SCOPES))]
+    scopes: Annotated[tuple[Scope, ...], Field(strict=False, min_length=1, max_length=len(get_args(Scope)))]
     reason: Reason = ""
 
 

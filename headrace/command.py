@@ -22,6 +22,7 @@ KeyFile = Annotated[
     Path | None, typer.Option("--key-file", help="File with the key, or a keys.json. [HEADRACE_CLIENT__KEY_FILE]")
 ]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it goes into the log.")]
+Limit = Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")]
 
 API = "apiKey"
 ADMIN = "adminKey"

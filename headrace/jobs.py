@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.client import Answer, Client, JsonObject
-from headrace.command import KeyFile, Output, Url, call, path_segment
+from headrace.command import KeyFile, Limit, Output, Url, call, path_segment
 from headrace.exits import Exit
 from headrace.many_jobs import batch, cancel, update
 from headrace.output import Format, note, show_list, show_one
@@ -92,7 +92,7 @@ def list_(
     status: Annotated[list[str] | None, typer.Option(help="Only jobs with this status; repeatable.")] = None,
     model: Annotated[str | None, typer.Option(help="Only jobs of this model.")] = None,
     user_id: Annotated[str | None, typer.Option(help="Only jobs of this end user.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 50,
+    limit: Limit = 50,
     output: Output = Format.TABLE,
     url: Url = None,
     key_file: KeyFile = None,

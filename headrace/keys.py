@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from headrace.client import Client, JsonObject
-from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call, path_segment
+from headrace.client import JsonObject
+from headrace.command import ADMIN, KeyFile, Limit, Output, Reason, Url, call, path_segment
 from headrace.output import Format, note, show_list, show_one
 
 app = typer.Typer(no_args_is_help=True, help="API keys of a tenant.")
@@ -36,17 +36,15 @@ def create(
 @app.command(name="list")
 def list_(
     tenant_id: Tenant,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 100,
+    limit: Limit = 100,
     output: Output = Format.TABLE,
     url: Url = None,
     key_file: KeyFile = None,
 ) -> None:
     """Print a tenant's keys, without the keys themselves."""
-
-    async def action(client: Client) -> JsonObject:
-        return await client.pages(f"/admin/v1/tenants/{path_segment(tenant_id)}/keys", [], limit)
-
-    show_list(call(action, url, key_file, output, ADMIN), ("id", "scopes", "createdAt"), output)
+    path = f"/admin/v1/tenants/{path_segment(tenant_id)}/keys"
+    page = call(lambda client: client.pages(path, [], limit), url, key_file, output, ADMIN)
+    show_list(page, ("id", "scopes", "createdAt"), output)
 
 
 @app.command()

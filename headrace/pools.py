@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.client import Client, JsonObject
-from headrace.command import ADMIN, KeyFile, Output, Url, call, path_segment
+from headrace.command import ADMIN, KeyFile, Limit, Output, Url, call, path_segment
 from headrace.output import Format, show_list, show_one
 from headrace.pausing import add_pausing
 
@@ -16,18 +15,10 @@ Name = Annotated[str, typer.Argument(help="Name of the pool.")]
 
 
 @app.command(name="list")
-def list_(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 100,
-    output: Output = Format.TABLE,
-    url: Url = None,
-    key_file: KeyFile = None,
-) -> None:
+def list_(limit: Limit = 100, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
     """Print all pools."""
-
-    async def action(client: Client) -> JsonObject:
-        return await client.pages(_PATH, [], limit)
-
-    show_list(call(action, url, key_file, output, ADMIN), ("name", "paused", "workers", "use", "models"), output)
+    page = call(lambda client: client.pages(_PATH, [], limit), url, key_file, output, ADMIN)
+    show_list(page, ("name", "paused", "workers", "use", "models"), output)
 
 
 @app.command()

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace.client import Client, JsonObject
-from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call, path_segment
+from headrace.command import ADMIN, KeyFile, Limit, Output, Reason, Url, call, path_segment
 from headrace.output import Format, show_list, show_one
 from headrace.pausing import add_pausing
 
@@ -38,18 +38,9 @@ def create(
 
 
 @app.command(name="list")
-def list_(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="How many at most.")] = 100,
-    output: Output = Format.TABLE,
-    url: Url = None,
-    key_file: KeyFile = None,
-) -> None:
+def list_(limit: Limit = 100, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
     """Print all tenants."""
-
-    async def action(client: Client) -> JsonObject:
-        return await client.pages(_PATH, [], limit)
-
-    page = call(action, url, key_file, output, ADMIN)
+    page = call(lambda client: client.pages(_PATH, [], limit), url, key_file, output, ADMIN)
     show_list(page, ("id", "tier", "weight", "paused", "createdAt"), output)
 
 

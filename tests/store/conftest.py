@@ -10,10 +10,16 @@ from tests.store.play import POOL, Play
 
 
 @pytest.fixture
-async def play(any_server: Server) -> AsyncIterator[Play]:
+async def store(any_server: Server) -> AsyncIterator[Store]:
+    """An open pool."""
+    opened = Store(any_server.url)
+    await opened.directory.open()
+    await opened.open_pool(POOL)
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+async def play(store: Store) -> Play:
     """A pool with a leader and one worker."""
-    store = Store(any_server.url)
-    await store.directory.open()
-    await store.open_pool(POOL)
-    yield await Play(store).open()
-    await store.aclose()
+    return await Play(store).open()

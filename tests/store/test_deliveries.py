@@ -1,9 +1,5 @@
 """The verbs of the notifier on each server: planning acknowledges, claims run out, a settled delivery stays settled."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from contracts import events as ev
 from contracts import ids
 from contracts.store import Store, Word, keys
@@ -11,19 +7,9 @@ from contracts.store.deliveries import PlannedDelivery
 from contracts.store.jobs import Limits
 from contracts.store.log import GroupReader, Poison
 from contracts.store.write import Write
-from tests.servers import Server
 
 POOL, GROUP = "default", keys.GROUP_NOTIFIER
 DELIVERY = "dlv_00000000000000000000000000aa_1_anon_0"
-
-
-@pytest.fixture
-async def store(any_server: Server) -> AsyncIterator[Store]:
-    opened = Store(any_server.url)
-    await opened.directory.open()
-    await opened.open_pool(POOL)
-    yield opened
-    await opened.aclose()
 
 
 async def admit(store: Store, number: int) -> str:

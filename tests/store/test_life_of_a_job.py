@@ -1,9 +1,5 @@
 """One job through the function library, on each server: every verb once, and the fold equals the hash."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from contracts import events as ev
 from contracts import ids
 from contracts.job import JobStatus, fold
@@ -12,18 +8,8 @@ from contracts.store.attempts import Attempt, Offer, read_offer
 from contracts.store.jobs import Limits
 from contracts.store.leadership import build_turn
 from contracts.store.write import JobGuard, WorkEntry, WorkerFields, WorkerGuard, Write
-from tests.servers import Server
 
 POOL = "default"
-
-
-@pytest.fixture
-async def store(any_server: Server) -> AsyncIterator[Store]:
-    opened = Store(any_server.url)
-    await opened.directory.open()
-    await opened.open_pool(POOL)
-    yield opened
-    await opened.aclose()
 
 
 async def test_a_job_goes_from_admission_to_completion_and_the_fold_is_the_hash(store: Store) -> None:

@@ -1,23 +1,9 @@
 """The verbs ask and answer on each server: bounded, fenced, refused at once where nobody leads, gone by themselves."""
 
-from collections.abc import AsyncIterator
-
-import pytest
-
 from contracts.store import Store, Word, keys
 from contracts.store.questions import KEPT_S, MOST_ANSWERS, MOST_BATCHES, Reply, as_batch, as_reply
-from tests.servers import Server
 
 POOL, ASKER = "default", "a1"
-
-
-@pytest.fixture
-async def store(any_server: Server) -> AsyncIterator[Store]:
-    opened = Store(any_server.url)
-    await opened.directory.open()
-    await opened.open_pool(POOL)
-    yield opened
-    await opened.aclose()
 
 
 async def test_a_question_finds_its_leader_and_an_answer_its_asker(store: Store) -> None:
