@@ -7,11 +7,14 @@ once; patterns run in linear time; nothing is ever fetched; a fault names its pl
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NoReturn
 
 import jsonschema_rs
+
+from contracts import file_inputs
+from contracts.file_inputs import FileInput
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_FAULTS = 32  # an answer to be read; a body of 10,000 wrong fields must not make an answer of 10,000 lines
@@ -65,6 +68,7 @@ class InputSchema:
     document: Mapping[str, object]
     validator: jsonschema_rs.Draft202012Validator
     seed_range: tuple[int, int] | None
+    files: Mapping[str, FileInput] = field(default_factory=dict)  # the inputs whose values are URLs of files
 
 
 def compile_schema(text: bytes) -> InputSchema:
@@ -84,7 +88,7 @@ def compile_schema(text: bytes) -> InputSchema:
         )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         raise BadSchema(f"is not a usable schema: {str(error).splitlines()[0]}") from error
-    return InputSchema(document, validator, _seed_range(document))
+    return InputSchema(document, validator, _seed_range(document), file_inputs.declared(document, BadSchema))
 
 
 def check_input(schema: InputSchema, prompt: object, fields: Mapping[str, object]) -> tuple[InputFault, ...]:

@@ -182,6 +182,15 @@ class ArtifactSettings(Group):
     timeout_s: Positive = 30.0  # without a byte for so long, a request to the store has failed
 
 
+class InputSettings(Group):
+    """Files that a job is given: by URL, or by the id of a stored file."""
+
+    file_bytes: Bytes = 256 << 20
+    picture_pixels: Annotated[int, Field(ge=1, le=1 << 40)] = 64_000_000  # by the header; nothing is decoded
+    timeout_s: Positive = 30.0  # for all files of one job
+    allow_private: Literal["none", "loopback", "all"] = "none"
+
+
 class AdminSettings(Group):
     """The operator's key."""
 
@@ -222,6 +231,7 @@ class Settings(Group):
     webhook: WebhookSettings = WebhookSettings()
     retention: RetentionSettings = RetentionSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
+    inputs: InputSettings = InputSettings()
     admin: AdminSettings = AdminSettings()
     client: ClientSettings = ClientSettings()
     log: LogSettings = LogSettings()

@@ -1,4 +1,4 @@
-"""Where a webhook may go: the judgement of a URL as text, and of the address a socket is about to connect to.
+"""Where a webhook or the fetch of an input file may go: a URL judged as text, an address judged as it is connected.
 
 Promises: a URL that passes has one reading only (plain ASCII, no user info, no escapes in the host), so no
 HTTP library can connect elsewhere than was judged; an address passes only if it belongs to the public
@@ -53,7 +53,7 @@ _SENTENCES: dict[TargetFault, str] = {
     TargetFault.FRAGMENT: "must not contain a fragment (#)",
     TargetFault.HOST: "must name a host as a plain DNS name or a canonical IP address",
     TargetFault.PORT: "must use one of the ports " + ", ".join(map(str, sorted(PUBLIC_PORTS))),
-    TargetFault.ADDRESS: "must lead to an address that webhooks may reach",
+    TargetFault.ADDRESS: "must lead to an address that may be reached from here",
 }
 
 
@@ -72,7 +72,7 @@ _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
 def judge_url(url: str, allow_private: AllowPrivate) -> TargetFault | None:
-    """Judge a webhook URL as text, without any look-up; None means it may be stored and tried.
+    """Judge a URL of a caller as text, without any look-up; None means it may be stored and tried.
 
     >>> judge_url("https://app.example/hook", "none") is None
     True

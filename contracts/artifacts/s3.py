@@ -64,7 +64,8 @@ class S3Objects:
 
     def sign(self, method: Literal["GET", "HEAD", "PUT"], key: str, seconds: int) -> str | None:
         with _faults():
-            return obstore.sign(self._store, method, key, timedelta(seconds=seconds))
+            link: str = obstore.sign(self._store, method, key, timedelta(seconds=seconds))
+            return link
 
     def delete(self, key: str) -> None:
         with _faults(), contextlib.suppress(FileNotFoundError):
@@ -83,8 +84,8 @@ class _S3Content:
         if whole:
             found = obstore.get(store, key)
         else:
-            options = {"range": {"offset": start} if end is None else (start, end)}
-            found = obstore.get(store, key, options=options)  # type: ignore[arg-type]
+            options: Any = {"range": {"offset": start} if end is None else (start, end)}
+            found = obstore.get(store, key, options=options)
         self.size_bytes, self.version = int(found.meta["size"]), (found.meta["e_tag"] or "").strip('"')
         self._chunks: Iterator[Any] | None = iter(found.stream(min_chunk_size=CHUNK_BYTES))
 

@@ -7,6 +7,7 @@ from contracts.errors import ConfigError
 from contracts.retry import Backoff
 from contracts.settings import Settings
 from services.gpu_worker.devices import DeviceError, DeviceSpec, parse_devices
+from services.gpu_worker.input_files import InputLimits
 from services.gpu_worker.slots.attempt import Bounds
 
 
@@ -36,6 +37,7 @@ class WorkerConfig:
     settle_s: float  # after the drain: time for the last words before the store
     scratch_bytes: int  # of the files that one attempt may hand over
     artifacts_s: float  # for which stored files are kept
+    input_limits: InputLimits
     bounds: Bounds
     backoff: Backoff
 
@@ -63,6 +65,13 @@ def worker_config(settings: Settings, host: Host) -> WorkerConfig:
         settle_s=5.0,
         scratch_bytes=worker.scratch_bytes,
         artifacts_s=settings.retention.artifacts_s,
+        input_limits=InputLimits(
+            file_bytes=settings.inputs.file_bytes,
+            all_bytes=worker.scratch_bytes,
+            picture_pixels=settings.inputs.picture_pixels,
+            timeout_s=settings.inputs.timeout_s,
+            allow_private=settings.inputs.allow_private,
+        ),
         bounds=Bounds(worker.cancel_grace_s, worker.term_grace_s, result_bytes=worker.result_bytes),
         backoff=Backoff(round(settings.retry.base_s * 1000), round(settings.retry.cap_s * 1000)),
     )

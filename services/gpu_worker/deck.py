@@ -7,6 +7,7 @@ from pathlib import Path
 from contracts.models import ModelRegistry
 from contracts.store.attempts import Attempt as Right
 from contracts.store.attempts import Attempts, Offer
+from services.gpu_worker.bringing import Bringing
 from services.gpu_worker.finish import Desk
 
 
@@ -29,6 +30,7 @@ class Shop:
     attempts: Attempts
     models: ModelRegistry
     desk: Desk
+    bringing: Bringing
     scratch_dir: Path
     artifacts_s: float
     handled: "set[str]"  # work entries to be acknowledged with the next heartbeat

@@ -65,6 +65,7 @@ class Lane:
 
     def stop(self, job_id: str, fence: int, reason: Stop) -> None:
         """End that attempt if it is running here, and do not hold it back if it has ended."""
+        self._shop.bringing.stop((job_id, fence), reason)
         self.slot.stop(job_id, fence, reason)
 
     def lose(self, job_id: str, fence: int) -> None:

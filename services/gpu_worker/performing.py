@@ -29,7 +29,7 @@ class Performer:
 
     async def one(self, running: Running) -> Outcome:
         """Run one attempt by itself."""
-        attempt = self._attempt(running)
+        attempt = await self._bring(running) or self._attempt(running)
         if isinstance(attempt, Outcome):
             return attempt
         try:
@@ -50,8 +50,9 @@ class Performer:
                 leave(running, outcome)
 
         asked: list[tuple[Running, Member]] = []
-        for running in batch:
-            attempt = self._attempt(running)
+        brought = await asyncio.gather(*(self._bring(running) for running in batch))
+        for running, ended in zip(batch, brought, strict=True):
+            attempt = ended or self._attempt(running)
             if isinstance(attempt, Outcome):
                 leaves(running, attempt)
             else:
@@ -71,6 +72,16 @@ class Performer:
             return Outcome(Verdict.HANDED_BACK)
         except (ValueError, KeyError, TypeError, OSError) as error:
             return _not_run(members[0].attempt.job, error)
+
+    async def _bring(self, running: Running) -> Outcome | None:
+        """Bring the files of its inputs; returns how it ended if it cannot begin."""
+        spec = self._shop.models.find(running.right.offer.model)
+        if spec is None or self._refusal(running) is not None:
+            return None  # `_attempt` says so
+        try:
+            return await self._shop.bringing.bring(running, spec)
+        except (ValueError, KeyError, TypeError) as error:
+            return _not_run(running.right.job_id, error)
 
     def _attempt(self, running: Running) -> Attempt | Outcome:
         """Return what the slot runs, or why author code must not begin although the start was accepted."""

@@ -4,22 +4,27 @@ import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from contracts import events as ev
 from contracts.artifacts import Upload
+from contracts.file_inputs import ARTIFACT_POOLS
 from contracts.ids import artifact_id, preview_id
 from contracts.model_spec import ModelSpec
 from contracts.positions import entry_ms
 from contracts.store.attempts import Attempt as Right
 from contracts.store.replies import Started
 from services.gpu_worker.artifacts import Intake
+from services.gpu_worker.input_files import InputFiles, Wanted
 from services.gpu_worker.previews import LIMIT_BYTES, Previews
 from services.gpu_worker.slots.attempt import Attempt
 from services.gpu_worker.slots.frames import ArtifactFile, Milestone, Preview, Progress, Telemetry
 from services.gpu_worker.slots.watchdog import Limits
 from services.gpu_worker.writer import AttemptWriter
+
+_HAS_ARTIFACTS = f'"{ARTIFACT_POOLS}"'.encode()
 
 
 class Running:
@@ -38,6 +43,7 @@ class Running:
         self._body, self._intake, self._keep_s = started.body, intake, keep_s
         self._started_ms, self._begun_s = entry_ms(started.position), time.monotonic()
         self._total_steps: int | None = None
+        self._brought: dict[str, Any] | None = None  # the inputs with paths in the place of files
 
     @property
     def key(self) -> tuple[str, int]:
@@ -59,12 +65,28 @@ class Running:
             job=self.right.job_id,
             fence=self.right.fence,
             model=spec,
-            inputs={"prompt": asked["prompt"], **asked.get("input", {})},
+            inputs={"prompt": asked["prompt"], **(self._brought or asked.get("input", {}))},
             budget_bytes=self.right.offer.bytes or spec.vram_bytes or device_bytes,
             scratch=self.scratch,
             log_path=log_path(self.scratch),
             limits=Limits(self.right.offer.timeout_ms / 1000, spec.silence_s),
         )
+
+    def has_files(self, spec: ModelSpec) -> bool:
+        """Tell whether something has to be brought before author code runs."""
+        return bool(spec.schema.files) or _HAS_ARTIFACTS in self._body
+
+    async def bring(self, files: InputFiles, spec: ModelSpec) -> None:
+        """Bring the files that the inputs name. Raises InputFault; ValueError, KeyError if the body is not a job's."""
+        asked = orjson.loads(self._body.partition(b"\n")[0])
+        wanted = Wanted(
+            key=f"{self.right.job_id}.{self.right.fence}",
+            fields=asked.get("input", {}),
+            pools=asked.get(ARTIFACT_POOLS, {}),
+            tenant_id=self.right.offer.tenant_id,
+            now_ms=self.now_ms,
+        )
+        self._brought = await files.bring(wanted, spec.schema.files, self.scratch)
 
     def upload(self, index: int, file: ArtifactFile) -> Upload:
         """Describe file number `index` of this attempt for the store."""

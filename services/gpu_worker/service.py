@@ -12,18 +12,22 @@ import structlog
 from contracts.artifacts import Shelf
 from contracts.ids import mint_worker_id
 from contracts.models import ModelRegistry
+from contracts.outbound.fetch import Fetcher
 from contracts.store import Store
 from services.gpu_worker.artifacts import Intake
+from services.gpu_worker.bringing import Bringing
 from services.gpu_worker.config import WorkerConfig
 from services.gpu_worker.deck import Shop
 from services.gpu_worker.devices import Device, claim_devices, release_devices
 from services.gpu_worker.finish import Desk
+from services.gpu_worker.input_files import InputFiles
 from services.gpu_worker.session import Ending, Session
 from services.gpu_worker.slots.child_process import child_environment
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.takeover import take_over
 from services.gpu_worker.writer import GaveUp, until_answered
 
+USER_AGENT = "headrace"
 log = structlog.get_logger()
 
 
@@ -93,6 +97,7 @@ class Supervisor:
             attempts=self._store.attempts,
             models=self._models,
             desk=desk,
+            bringing=Bringing(InputFiles(self._shelf, Fetcher(USER_AGENT), config.input_limits)),
             scratch_dir=scratch_dir,
             artifacts_s=config.artifacts_s,
             handled=set(),

@@ -55,8 +55,9 @@ class Stage:
         _, _, self._turn = await self.store.leadership.lead(POOL, "token", 600_000)
 
     async def admit(
-        self, model: str, *, max_attempts: int = 3, timeout_ms: int = 60_000, reference: str = "", **inputs: Any
-    ) -> str:
+        self, model: str, *, max_attempts: int = 3, timeout_ms: int = 60_000, reference: str = "",
+        artifact_pools: dict[str, str] | None = None, **inputs: Any,
+    ) -> str:  # fmt: skip
         job_id = ids.mint_job_id(1_764_457_200_000, random.getrandbits(80), "aa")
         spec = MODELS.find(model)
         assert spec is not None
@@ -67,7 +68,8 @@ class Stage:
             max_attempts=max_attempts,
             body_bytes=20,
         )
-        body = orjson.dumps({"prompt": inputs.pop("prompt", "a lighthouse"), "input": inputs})
+        spec_line = {"prompt": inputs.pop("prompt", "a lighthouse"), "input": inputs}
+        body = orjson.dumps(spec_line | ({"artifactPools": artifact_pools} if artifact_pools else {}))
         admitted = await self.store.jobs.admit(POOL, Write(job_id, (created,)), body, TENANT, Limits())
         assert admitted.word is Word.APPLIED
         return job_id

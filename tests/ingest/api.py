@@ -35,6 +35,10 @@ timeout_s = 30
 entry = "draw.py"
 inputs = "echo.json"
 vram_mib = 1
+[models.edit]
+entry = "draw.py"
+inputs = "edit.json"
+vram_mib = 1
 """
 DRAW = {
     "type": "object",
@@ -44,6 +48,17 @@ DRAW = {
         "prompt": {"type": "string", "pattern": "\\S", "maxLength": 1000},
         "steps": {"type": "integer", "minimum": 1, "maximum": 150},
         "seed": {"type": "integer", "minimum": 0, "maximum": 999_999},
+    },
+}
+FILE = {"type": "string", "format": "uri", "x-headrace": "file"}
+EDIT = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {
+        "prompt": {"type": "string"},
+        "image": FILE,
+        "frames": {"type": "array", "items": FILE},
+        "inputArtifacts": {"type": "array", "items": {"type": "string"}},
     },
 }
 
@@ -162,6 +177,7 @@ def write_pipelines(folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "draw.py").write_text("def run(model, inputs, job):\n    return {}\n")
     (folder / "draw.json").write_bytes(orjson.dumps(DRAW))
+    (folder / "edit.json").write_bytes(orjson.dumps(EDIT))
     (folder / "echo.json").write_bytes(b'{"type": "object"}')
     (folder / "pipelines.toml").write_text(PIPELINES)
     return folder / "pipelines.toml"

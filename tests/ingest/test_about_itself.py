@@ -11,7 +11,7 @@ async def test_models_are_described_without_the_inside(api: Api) -> None:
     listed = await api.get("/v1/models")
     one = await api.get("/v1/models/draw@1")
 
-    assert [model["name"] for model in listed.body["data"]] == ["draw", "echo"]
+    assert [model["name"] for model in listed.body["data"]] == ["draw", "echo", "edit"]
     assert one.body["inputs"]["properties"]["steps"]["maximum"] == 150
     assert "draw.py" not in listed.raw.decode()
     assert (await api.get("/v1/models/none")).code == "model_not_found"

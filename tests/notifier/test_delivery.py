@@ -16,8 +16,8 @@ import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 from standardwebhooks import Webhook
 
+from contracts.outbound.names import SystemResolver
 from services.notifier.attempt.delivery import Sender
-from services.notifier.attempt.names import SystemResolver
 from services.notifier.attempt.post import Post
 from services.notifier.attempt.verdict import Answered, TransportError, Unanswered
 from tests.notifier.receiver import (

@@ -39,7 +39,7 @@ class Submission:
     key_hash: str | None = None
     fingerprint: str = ""
     queue_limit: int | None = None
-    refused: str | None = None  # why nothing new is admitted at the moment; a repeat of what exists still is
+    refused: Problem | None = None  # why nothing new is admitted at the moment; a repeat of what exists still is
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ async def admit(context: Context, mint: Mint, submission: Submission) -> Admitte
     """Make the job durable. Raises Problem when there is no room, StoreUnavailable when nobody knows."""
     if submission.key_hash is None:
         if submission.refused is not None:
-            raise Problem(submission.refused)
+            raise submission.refused
         submits = await _take_submit(context, submission)
         job_id = mint.job_id(context.pool(submission.draft.pool).code)
         answer = await _admit_once(context, submission, job_id)
@@ -135,7 +135,7 @@ async def _find_admitted(context: Context, submission: Submission, key_hash: str
     pool = submission.draft.pool
     history = await context.within(context.store.jobs.history(pool, job_id, limit=0))
     if history is None and not await _give_back(context, submission, key_hash, job_id):
-        raise Problem(submission.refused or "storage_full")
+        raise submission.refused or Problem("storage_full")
     return Admitted(job_id, is_repeat=True, last_status="queued")
 
 

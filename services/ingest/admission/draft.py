@@ -5,6 +5,7 @@ be run, shown and reproduced from it alone; the log gets digests and scheduling 
 """
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,6 +13,7 @@ import orjson
 
 from contracts import events as ev
 from contracts.api import GenerationJobData, JobDedup
+from contracts.file_inputs import ARTIFACT_POOLS
 from contracts.model_spec import ModelSpec, bucket_of, check_input, draw_seed
 from contracts.profiles import Prediction
 from contracts.store.jobs import Dedup
@@ -56,7 +58,8 @@ class Draft:
 
 
 def make_draft(
-    data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: int | None, origin: Origin, needed: Prediction
+    data: GenerationJobData, model: ModelSpec, pool: str, run_at_ms: int | None, origin: Origin, needed: Prediction,
+    artifact_pools: Mapping[str, str],
 ) -> Draft:  # fmt: skip
     """Write down a request that `check` found in order."""
     policy = data.policy
@@ -73,6 +76,8 @@ def make_draft(
     }
     if webhook_events is not None:
         spec |= {"webhookUrl": data.webhook_url, "webhookEvents": webhook_events}
+    if artifact_pools:
+        spec[ARTIFACT_POOLS] = artifact_pools
     body = orjson.dumps(spec)
     dedup = None if data.dedup is None else _dedup(data.dedup, origin)
     created = ev.JobCreated(

@@ -4,22 +4,25 @@ Promises: every submission passes the same checks and limits, however it arrived
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 from contracts.api import GenerationJobData
+from contracts.file_inputs import ARTIFACTS
 from contracts.model_spec import ModelSpec, predict_vram
 from contracts.profiles import Prediction
 from contracts.store.jobs import Limits
 from contracts.store.replies import Submits
 from services.ingest.admission.admit import Admitted, Submission, admit
 from services.ingest.admission.draft import Draft, Origin, check, make_draft
+from services.ingest.admission.input_files import find, judge
 from services.ingest.admission.verdict import limits_for
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.read import JobReader
 from services.ingest.minting import Mint
-from services.ingest.requests import fingerprint, run_at_ms
+from services.ingest.requests import fingerprint, invalid_input, run_at_ms
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.jobs import fresh_view
@@ -57,9 +60,13 @@ class Submissions:
     async def submit(self, envelope: Envelope, data: GenerationJobData) -> Submitted:
         """Make the job durable. Raises Problem when it is refused, StoreUnavailable when nobody knows."""
         context, caller = self._context, envelope.caller
-        draft = await self._draft(envelope, data)
+        model = self._model(data)
+        files = context.files, caller.tenant_id, data.input, context.now_ms()
+        pools, faults = await find(*files) if ARTIFACTS in data.input else ({}, ())
+        draft = await self._draft(envelope, data, model, pools)
         seal = fingerprint(data) if envelope.key_hash is not None else ""
-        refused = context.readiness.refuses_admission(draft.pool)
+        code = context.readiness.refuses_admission(draft.pool)
+        refused = invalid_input(faults) if faults else Problem(code) if code is not None else None
         limits, own = self._limits(caller), data.policy.max_queue_length
         own = None if own is None or own >= limits.tenant_jobs else own
         submission = Submission(draft, caller.tenant_id, limits, envelope.key_hash, seal, own, refused)
@@ -109,9 +116,19 @@ class Submissions:
         await capacity.check(pool, needed.least_bytes)
         return replace(needed, bytes=capacity.room_for(pool, needed))
 
-    async def _draft(self, envelope: Envelope, data: GenerationJobData) -> Draft:
+    def _model(self, data: GenerationJobData) -> ModelSpec:
+        """Return the model that is asked for, and may be in this way. Raises Problem."""
         context = self._context
         model = check(data, context.models.find(data.model), context.settings.webhook.allow_private)
+        faults = judge(model, data.input, context.settings.inputs.allow_private)
+        if faults:
+            raise invalid_input(faults)
+        return model
+
+    async def _draft(
+        self, envelope: Envelope, data: GenerationJobData, model: ModelSpec, artifact_pools: Mapping[str, str]
+    ) -> Draft:
+        context = self._context
         pool = data.pool or model.pools[0]
         origin = Origin(
             tenant_id=envelope.caller.tenant_id,
@@ -123,7 +140,8 @@ class Submissions:
             key_hash=envelope.key_hash,
         )
         needed = await self._needed(model, pool, data)
-        return make_draft(data, model, pool, run_at_ms(data, context.now_ms()), origin, needed)
+        when_ms = run_at_ms(data, context.now_ms())
+        return make_draft(data, model, pool, when_ms, origin, needed, artifact_pools)
 
     def _limits(self, caller: Caller) -> Limits:
         tenant = self._context.store.directory.configuration.tenants.get(caller.tenant_id)

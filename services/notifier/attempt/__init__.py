@@ -1,4 +1,4 @@
 """One HTTP attempt to deliver a webhook, from the signature to what follows from the answer.
 
-`post`, `signature` and `verdict` are pure; `delivery` sends, `names` looks names up. Nothing here knows the store.
+`post`, `signature` and `verdict` are pure, `delivery` sends through `contracts.outbound`. Nothing knows the store.
 """

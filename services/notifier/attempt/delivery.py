@@ -20,8 +20,9 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 from yarl import URL
 
-from contracts.webhook_target import AllowPrivate, judge_address, judge_url
-from services.notifier.attempt.names import SystemResolver
+from contracts.outbound.guard import AddressGuard, guarded_session
+from contracts.outbound.names import SystemResolver
+from contracts.webhook_target import AllowPrivate, judge_url
 from services.notifier.attempt.post import Post, Report
 from services.notifier.attempt.signature import sign
 from services.notifier.attempt.verdict import Answered, Outcome, TransportError, Unanswered
@@ -35,24 +36,6 @@ _ERRNOS: dict[int | None, TransportError] = {
     errno.EPIPE: TransportError.RESET,
     errno.ETIMEDOUT: TransportError.TIMEOUT,
 }
-
-
-class AddressGuard:
-    """Makes the sockets of one attempt; the only place that sees the address about to be connected.
-
-    A resolver is never asked for literals, and what it answers may change between a check and the connect.
-    """
-
-    def __init__(self, allow_private: AllowPrivate) -> None:
-        self._allow_private = allow_private
-        self.refused = False
-
-    def __call__(self, addr_info: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, address = addr_info
-        if judge_address(str(address[0]), self._allow_private) is not None:
-            self.refused = True
-            raise PermissionError(errno.EACCES, "address not allowed for webhooks")
-        return socket.socket(family, kind, protocol)
 
 
 class Sender:
@@ -71,7 +54,7 @@ class Sender:
         self._allow_private: AllowPrivate = allow_private
         self._user_agent = user_agent
         self._resolver = resolver or SystemResolver()
-        self._tls: ssl.SSLContext | bool = tls or True
+        self._tls = tls
 
     async def attempt(self, post: Post) -> Report:
         """Send once; every failure of the receiver or the network is a value.
@@ -90,11 +73,10 @@ class Sender:
         guard = AddressGuard(self._allow_private)
         answer: Answered | None = None
         try:
-            # One clock for everything from look-up to close. aiohttp's own `total` rounds up to whole seconds
-            # and does not bound every path; a per-read limit never fires on a receiver that drips.
+            # One clock for everything from look-up to close.
             async with (
                 asyncio.timeout(self._timeout_s),
-                self._session(guard) as session,
+                guarded_session(guard, self._resolver, self._tls, ANSWER_BYTES_MAX) as session,
                 session.post(
                     URL(post.url, encoded=True), data=post.body, headers=headers, allow_redirects=False
                 ) as response,
@@ -104,24 +86,6 @@ class Sender:
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             return answer or Unanswered(classify(error, guard))
         return answer
-
-    def _session(self, guard: AddressGuard) -> aiohttp.ClientSession:
-        """Make a session for one attempt: what is not shared cannot leak between tenants or go stale."""
-        connector = aiohttp.TCPConnector(
-            socket_factory=guard,
-            resolver=self._resolver,
-            use_dns_cache=False,
-            force_close=True,
-            ssl=self._tls,
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None),
-            trust_env=False,
-            auto_decompress=False,
-            read_bufsize=ANSWER_BYTES_MAX,
-        )
 
     def _headers(self, post: Post) -> dict[str, str]:
         headers = {

@@ -1,8 +1,8 @@
-"""Name look-ups for webhook attempts: the system's resolver in threads of its own.
+"""Name look-ups for addresses that callers chose: the system's resolver in threads of its own.
 
 Promises: a look-up that hangs holds one of `LOOKUPS_MAX` daemon threads and nothing else: not the event
 loop, not the executor others use, not the exit of the process.
-Does not promise: caching or judging. Each attempt looks up afresh; the socket's guard judges what it got.
+Does not promise: caching or judging. Each request looks up afresh; the socket's guard judges what it got.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SystemResolver(AbstractResolver):
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(settle, result, error)
 
-        threading.Thread(target=run, name="webhook-lookup", daemon=True).start()
+        threading.Thread(target=run, name="outbound-lookup", daemon=True).start()
         return future
 
 

@@ -1,0 +1,113 @@
+"""Brings one file from an address that a caller chose.
+
+Promises: connects only where the guard allows; follows no redirect; at most `size_bytes` are ever written; ends within
+`seconds` whatever the server does; every failure is one of two: Refused (asking again cannot help) or Unreachable (it
+may). Texts name no part of the URL. Does not look inside the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+from aiohttp.abc import AbstractResolver
+from yarl import URL
+
+from contracts.outbound.guard import AddressGuard, guarded_session
+from contracts.outbound.names import SystemResolver
+from contracts.webhook_target import AllowPrivate, explain, judge_url
+
+CHUNK_BYTES = 256 << 10
+TRANSIENT_STATUSES = frozenset({408, 425, 429})
+_ADDRESS = "it leads to an address that must not be reached from here"
+
+
+class Refused(Exception):
+    """What is there can never be taken."""
+
+
+class Unreachable(Exception):
+    """It could not be had this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one fetch may take."""
+
+    size_bytes: int
+    seconds: float
+    allow_private: AllowPrivate = "none"
+
+
+class Fetcher:
+    """Holds settings only, so any number of fetches may run at once."""
+
+    def __init__(
+        self, user_agent: str, resolver: AbstractResolver | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._user_agent, self._resolver, self._tls = user_agent, resolver or SystemResolver(), tls
+
+    async def fetch(self, url: str, target: Path, bounds: Bounds) -> int:
+        """Write the file to `target`, which must not exist, and return its size. Raises Refused, Unreachable."""
+        fault = judge_url(url, bounds.allow_private)
+        if fault is not None:
+            raise Refused(f"its URL {explain(fault)}")
+        guard = AddressGuard(bounds.allow_private)
+        begun: list[bool] = []  # whether the file has begun to arrive
+        try:
+            async with asyncio.timeout(bounds.seconds):
+                return await self._get(url, target, bounds, guard, begun)
+        except TimeoutError:
+            if begun:
+                raise Refused(f"it did not arrive within {bounds.seconds:g} s") from None
+            raise Unreachable("its server did not answer in time") from None
+        except (aiohttp.ClientSSLError, aiohttp.InvalidURL, ssl.SSLError):
+            raise Refused("its server has no certificate that can be trusted") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if guard.refused:
+                raise Refused(_ADDRESS) from None
+            if isinstance(error, OSError) and error.filename == str(target):  # our own disk
+                raise Unreachable(f"it could not be written: {error.strerror}") from None
+            raise Unreachable(f"its server could not be talked to ({type(error).__name__})") from None
+
+    async def _get(self, url: str, target: Path, bounds: Bounds, guard: AddressGuard, begun: list[bool]) -> int:
+        headers = {"User-Agent": self._user_agent, "Accept": "*/*", "Accept-Encoding": "identity"}
+        async with (
+            guarded_session(guard, self._resolver, self._tls, CHUNK_BYTES) as session,
+            session.get(URL(url, encoded=True), headers=headers, allow_redirects=False) as response,
+        ):
+            _check_head(response, bounds.size_bytes)
+            begun.append(True)
+            return await _write(response.content, target, bounds.size_bytes)
+
+
+def _check_head(response: aiohttp.ClientResponse, size_bytes: int) -> None:
+    status = response.status
+    if 300 <= status < 400:
+        raise Refused("its server sends elsewhere, and redirects are not followed")
+    if status in TRANSIENT_STATUSES or status >= 500:
+        raise Unreachable(f"its server answered {status}")
+    if status != 200:
+        raise Refused(f"its server answered {status}")
+    if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise Refused("its server sends it compressed, which was not asked for")
+    if (response.content_length or 0) > size_bytes:
+        raise Refused(f"it is larger than {size_bytes} bytes")
+
+
+async def _write(content: aiohttp.StreamReader, target: Path, size_bytes: int) -> int:
+    """Write what arrives, chunk by chunk, in threads: a slow disk must not hold up the loop."""
+    received = 0
+    file = await asyncio.to_thread(target.open, "xb")
+    try:
+        while chunk := await content.read(CHUNK_BYTES):
+            received += len(chunk)
+            if received > size_bytes:
+                raise Refused(f"it is larger than {size_bytes} bytes")
+            await asyncio.to_thread(file.write, chunk)
+    finally:
+        await asyncio.to_thread(file.close)
+    return received
