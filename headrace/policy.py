@@ -53,6 +53,8 @@ def set_(
         "deckLeadSeconds": deck_lead_seconds,
     }
     body = {name: value for name, value in given.items() if value is not None}
+    if both := body.keys() & set(reset or ()):
+        raise typer.BadParameter(f"{', '.join(sorted(both))} is set as well", param_hint="--reset")
     body |= dict.fromkeys(reset or (), None) | {"reason": reason}
     show_one(call(lambda client: client.patch(_PATH, body, _of(pool)), url, key_file, output, ADMIN).body, output)
 

@@ -6,8 +6,11 @@ _LONGEST_WHOLE = 20  # digits of a 64-bit number with its sign
 
 
 def read_json(text: str | bytes) -> object:
-    """Read JSON. Raises ValueError, also for a number that does not fit into 64 bits."""
-    return json.loads(text, parse_int=_whole, parse_constant=_no_number)
+    """Read JSON. Raises ValueError, also for a number that does not fit into 64 bits and for what nobody can nest."""
+    try:
+        return json.loads(text, parse_int=_whole, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError("is nested too deeply") from None
 
 
 def _whole(text: str) -> int:

@@ -131,6 +131,7 @@ def test_cancelling_a_finished_job_is_exit_code_5(up: Up) -> None:
         (("pool", "pause", "no-such-pool"), 3),
         (("model", "describe", ".."), 2),
         (("policy", "set", "--tier-weight", "free"), 2),
+        (("policy", "set", "--lead-seconds", "3", "--reset", "leadSeconds"), 2),
     ],
 )
 def test_each_kind_of_failure_has_its_exit_code(up: Up, words: tuple[str, ...], exit_code: int) -> None:

@@ -30,6 +30,8 @@ POOL = "default"
 PATIENCE_S = 30
 RULES = Rules(Retention(3_600_000, 86_400_000), known_for_s=60, run_grace_ms=500, backoff=Backoff(base_ms=100))
 CONFIG = SchedulerConfig(RULES, leader_lease_ms=1_500, tick_ms=200, worker_lease_ms=1_000)
+# For tests that hold up this loop, and with it the beats of their workers, for longer than that lease.
+PATIENT = replace(CONFIG, worker_lease_ms=20_000)
 _numbers = itertools.count(1)
 
 

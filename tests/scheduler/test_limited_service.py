@@ -7,7 +7,7 @@ from contracts.job import JobStatus
 from contracts.positions import entry_ms
 from contracts.store import Store, Word
 from services.scheduler.verify import verify
-from tests.scheduler.rig import POOL, Log, Worker, candidate, submit, submit_many, until
+from tests.scheduler.rig import PATIENT, POOL, Log, Worker, candidate, submit, submit_many, until
 
 ONE = {"provider": 1}
 
@@ -40,7 +40,10 @@ async def test_a_large_backlog_behind_a_limit_leaves_the_store_in_peace(store: S
     """Field case 28: the rate of commands does not depend on how many wait, and nobody's attempt is counted."""
     await define(store, rate=1, window_ms=1_000)
     log = Log(store)
-    async with candidate(store_url) as leader, (await Worker(store, slots=4).register()).beating(0.5) as worker:
+    async with (
+        candidate(store_url, PATIENT) as leader,
+        (await Worker(store, slots=4).register()).beating(0.5) as worker,
+    ):
         working = asyncio.create_task(_run_all(worker))
         await submit_many(store, 20, resources=ONE)
         few = await _commands_of_two_seconds(store)

@@ -1,14 +1,13 @@
 """One leader over a real store: offers, withdrawals, leases, timers, contradictions. Workers are the test's own."""
 
 import time
-from dataclasses import replace
 
 from contracts import events as ev
 from contracts.job import JobStatus
 from contracts.store import Store, Word, keys
 from contracts.store.write import JobGuard, WorkerFields, Write
 from services.scheduler.verify import verify
-from tests.scheduler.rig import CONFIG, POOL, Log, Worker, candidate, eventually, submit, submit_many, until
+from tests.scheduler.rig import CONFIG, PATIENT, POOL, Log, Worker, candidate, eventually, submit, submit_many, until
 
 LEASE_S = CONFIG.worker_lease_ms / 1000
 
@@ -162,9 +161,7 @@ async def test_a_long_job_is_never_taken_from_a_worker_that_beats(store: Store, 
 
 async def test_ten_thousand_timers_due_at_once_do_not_stall_dispatch(store: Store, store_url: str) -> None:
     log = Log(store)
-    # ten thousand submissions hold up this loop, and with it the beats of the worker, for longer than its usual lease
-    patient = replace(CONFIG, worker_lease_ms=20_000)
-    async with candidate(store_url, patient) as leader, (await Worker(store).register()).beating() as worker:
+    async with candidate(store_url, PATIENT) as leader, (await Worker(store).register()).beating() as worker:
         seconds, micros = await store.client.time()
         due_ms = seconds * 1000 + micros // 1000 + 5_000
         await submit_many(store, 10_000, run_at_ms=due_ms)
