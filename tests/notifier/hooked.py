@@ -86,6 +86,11 @@ async def pending(store: Store) -> int:
     return (await store.client.xpending(keys.log(POOL), keys.GROUP_NOTIFIER))["pending"]
 
 
+async def settled(store: Store) -> bool:
+    """Whether nothing is planned, due or under way any more."""
+    return await pending(store) == 0 and await store.client.zcard(keys.due(POOL)) == 0
+
+
 async def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
     """Wait until an awaitable condition holds: polls the store, which is the only one who knows."""
     async with asyncio.timeout(timeout_s):

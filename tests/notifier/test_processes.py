@@ -12,7 +12,7 @@ import pytest
 
 from contracts import ids
 from contracts.store import Store, keys
-from tests.notifier.hooked import POOL, admit, finish, log_of, make_tenant, notifier, pending, until
+from tests.notifier.hooked import POOL, admit, finish, log_of, make_tenant, notifier, settled, until
 from tests.notifier.receiver import Receiver, after, answer, silent
 from tests.servers import Server
 
@@ -50,10 +50,6 @@ async def store(store: Store) -> Store:
     """The open store, with a tenant that has a secret."""
     await make_tenant(store)
     return store
-
-
-async def settled(store: Store) -> bool:
-    return await pending(store) == 0 and await store.client.zcard(keys.due(POOL)) == 0
 
 
 async def test_a_notifier_killed_again_and_again_loses_no_delivery(store, store_url):

@@ -24,7 +24,7 @@ from tests.notifier.hooked import (
     log_of,
     make_tenant,
     notifier,
-    pending,
+    settled,
     started,
     until,
 )
@@ -36,11 +36,6 @@ async def store(store: Store) -> Store:
     """The open store, with a tenant that has a secret."""
     await make_tenant(store)
     return store
-
-
-async def settled(store: Store) -> bool:
-    """Whether nothing is planned, due or under way any more."""
-    return await pending(store) == 0 and await store.client.zcard(keys.due(POOL)) == 0
 
 
 async def attempts(store: Store) -> list[ev.WebhookAttempted]:
