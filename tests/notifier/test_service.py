@@ -11,6 +11,7 @@ from standardwebhooks import Webhook
 from contracts import events as ev
 from contracts import ids
 from contracts.api import WebhookPayload
+from contracts.job import FIELDS
 from contracts.signed_url import sign_path
 from contracts.store import Store, keys
 from tests.notifier.hooked import (
@@ -292,12 +293,11 @@ async def test_entries_that_cannot_be_read_are_set_aside_and_block_nothing(store
 
 
 async def test_an_event_that_fails_in_a_way_nobody_foresaw_stops_only_itself(store, store_url):
-    """Its job's key is of the wrong type: the store answers with an error, each time, for the whole batch."""
+    """Its job has a time that is none: reading it fails each time, for the whole batch."""
     async with Receiver([answer(200)]) as receiver:
         broken = await admit(store, receiver.url(), events=["job.created"])
         kept = await admit(store, receiver.url(), events=["job.created"])
-        await store.client.delete(keys.job(POOL, broken))
-        await store.client.set(keys.job(POOL, broken), "not a hash")
+        await store.client.hset(keys.job(POOL, broken), FIELDS["created_ms"], "yesterday")
         async with notifier(store_url):
             await receiver.wait_for_requests(1)
             await until(lambda: settled(store))
