@@ -17,7 +17,7 @@ from services.scheduler.fold.placement import Place, Room, opens_at_ms
 
 SCALE = 1 << 10
 HOUR = 3_600_000 * SCALE
-Picked = tuple[str, str, int, str, str, str]  # job, worker, slot, anchor, why, phase
+Picked = tuple[str, str, int, str, str, str, int | None, int]  # job, worker, slot, anchor, why, phase, batch, its size
 
 
 @dataclass
@@ -295,6 +295,8 @@ class _Round:
         self.oracle, self.books, self.knobs, self.estimates, self.now_ms = oracle, books, knobs, estimates, now_ms
         self.room, self.count = Room(found), max(1, len(found))
         self.taken: set[str] = set()
+        self.given: list[Waiting] = []
+        self.last: tuple[_Turn, Waiting, Place, int] | None = None  # and how far what shares its pass may lead
         self.draining: dict[tuple[str, str], int] = {}
 
     def choose(self, held: Sequence[tuple[str, JobClass, int]], limit: int) -> list[Picked]:
@@ -307,7 +309,7 @@ class _Round:
                 late.append(place)
                 continue
             while self.room.is_free(place) and len(picked) < limit and (one := self._pick(place)) is not None:
-                picked.append(one)
+                picked += self._with_companions(one, len(picked), limit)
         picked += self._late([one for one in held if one not in overdue])[: limit - len(picked)]
         given = []
         for place in late:
@@ -318,7 +320,7 @@ class _Round:
         for job in given:
             for place in [place for place in late if self.room.is_free(place) and self._holds(place, job)][:7]:
                 self.room.take(place, job.job_class.bytes)
-                picked.append((job.job_id, place.worker.id, place.slot.index, "", "decks", "flat"))
+                picked.append((job.job_id, place.worker.id, place.slot.index, "", "decks", "flat", None, 1))
         return picked[:limit]
 
     def _late(self, held: Sequence[tuple[str, JobClass, int]]) -> list[Picked]:
@@ -328,7 +330,7 @@ class _Round:
             idle.sort(key=lambda place: job_class.model not in place.slot.resident)  # stable: warm ones first
             if idle:
                 self.room.take(idle[0], job_class.bytes)
-                picked.append((job_id, idle[0].worker.id, idle[0].slot.index, "", "late_hold", "flat"))
+                picked.append((job_id, idle[0].worker.id, idle[0].slot.index, "", "late_hold", "flat", None, 1))
         return picked
 
     def _turn(self, place: Place, *, flat: bool = False) -> _Turn | None:
@@ -362,7 +364,7 @@ class _Round:
             job, lead_v = turn.job, self.books.tenants[turn.anchor].v + self.knobs.lead
             if place.device in self.draining:
                 other = self._best(turn, place, self.draining[place.device], None)
-                return None if other is None else self._give(turn, other, place, "fit")
+                return None if other is None else self._give(turn, other, place, "fit", self.draining[place.device])
             if place.slot.running is not None and job.job_class.resources:
                 self.taken.add(job.job_id)
                 return None
@@ -372,7 +374,7 @@ class _Round:
                 return placed
             other = self._best(turn, place, lead_v, None)
             if other is not None:
-                return self._give(turn, other, place, "fit")
+                return self._give(turn, other, place, "fit", lead_v)
             device = self.room.drained_for(job.job_class)
             self.taken.add(job.job_id)
             if device is not None:
@@ -390,8 +392,9 @@ class _Round:
         warm = self._best(turn, place, warm_v, place.slot.resident)
         if warm is None:
             return None
-        fair_word = "idle" if place.is_idle else "deck"
-        return self._give(turn, warm, place, fair_word if warm is turn.job else "warm")
+        if warm is turn.job:
+            return self._give(turn, warm, place, "idle" if place.is_idle else "deck")
+        return self._give(turn, warm, place, "warm", warm_v)
 
     def _placed(self, turn: _Turn, place: Place) -> Picked | None:
         job, word = turn.job, "idle" if place.is_idle else "deck"
@@ -471,8 +474,14 @@ class _Round:
         load_ms = 0 if model in place.slot.resident else self.estimates.load_ms(model)
         return self.estimates.run_ms(model, job.job_class.bucket) + load_ms
 
-    def _give(self, turn: _Turn, job: Waiting, place: Place, why: str) -> Picked:
-        name, est_ms = job.tenant_id, self._cost_ms(job, place)
+    def _give(self, turn: _Turn, job: Waiting, place: Place, why: str, most_v: int | None = None) -> Picked:
+        lead_v = self.books.tenants[turn.anchor].v + self.knobs.lead
+        self.last = (turn, job, place, lead_v if most_v is None else most_v)
+        self.room.take(place, job.job_class.bytes)
+        return self._charge(turn, job, place, why, self._cost_ms(job, place))
+
+    def _charge(self, turn: _Turn, job: Waiting, place: Place, why: str, est_ms: int) -> Picked:
+        name = job.tenant_id
         tenant = self.books.tenants[name]
         self.oracle._pass_over(self.books, tenant, turn.tenants[name], job, est_ms)
         amounts = self.oracle._amounts(name, turn.phase, est_ms)
@@ -482,9 +491,60 @@ class _Round:
         for resource, units in job.job_class.resources:
             self.books.tokens[resource] = self.books.tokens.get(resource, 0) - units
         self.taken.add(job.job_id)
-        self.room.take(place, job.job_class.bytes)
+        self.given.append(job)
         phase = "flat" if turn.phase == -1 else f"reserved:{TIERS[turn.phase]}"
-        return (job.job_id, place.worker.id, place.slot.index, turn.anchor, why, phase)
+        return (job.job_id, place.worker.id, place.slot.index, turn.anchor, why, phase, None, 1)
+
+    # -- who shares the pass --------------------------------------------------------------------------------------
+
+    def _with_companions(self, one: Picked, number: int, limit: int) -> list[Picked]:
+        assert self.last is not None
+        turn, job, place, most_v = self.last
+        shared, most = [one], min(limit - number, job.job_class.max_batch, self._share(job.job_class))
+        while one[4] != "hold" and len(shared) < most:
+            if not self.books.is_open(job.job_class) or not self.room.may_join(place, job.job_class, len(shared)):
+                break
+            now = self._again(turn, place)
+            other = self._next_of(now, job.job_class, most_v)
+            if other is None:
+                break
+            self.room.join(place, job.job_class, len(shared))
+            run_ms = self.estimates.run_ms(job.job_class.model, job.job_class.bucket)
+            shared.append(self._charge(now, other, place, "batch", run_ms))
+        return shared if len(shared) == 1 else [(*each[:6], number, len(shared)) for each in shared]
+
+    def _share(self, job_class: JobClass) -> int:
+        waiting = sum(job.job_class == job_class for job in self.books.jobs.values())
+        waiting -= sum(job.job_class == job_class for job in self.given[:-1])
+        idle = [place for place in self.room.free() if place.is_idle and self.room.fits(place, job_class)]
+        return (waiting + len(idle)) // (len(idle) + 1)
+
+    def _again(self, turn: _Turn, place: Place) -> _Turn:
+        """Look at the queues once more, in the same phase and for the same anchor."""
+        tiers = [turn.phase] if turn.phase >= 0 else range(len(TIERS))
+        tenants = {
+            name: [
+                job
+                for job in self.oracle._jobs(self.books, name, self.now_ms, self.taken)
+                if place.could_hold(job.job_class)
+            ]
+            for name in self.books.tenants
+            if self.books.rule(name)[1] in tiers and self.books.may_run(name)
+        }
+        return _Turn(turn.phase, turn.anchor, turn.job, turn.due, tenants)
+
+    def _next_of(self, turn: _Turn, job_class: JobClass, most_v: int) -> Waiting | None:
+        found: list[tuple[int, str, int, Waiting]] = []
+        for name, jobs in turn.tenants.items():
+            tenant = self.books.tenants[name]
+            if jobs and tenant.v <= most_v:
+                first, due = self.oracle._fair_job(self.books, name, jobs)
+                of_class = [job for job in jobs if job.job_class == job_class and job.band == first.band]
+                of_class = [job for job in of_class if not due or job is first]
+                if of_class:
+                    job = self.oracle._fair_of(tenant, of_class)
+                    found.append((tenant.v, name, tenant.users[job.user].v, job))
+        return min(found)[3] if found else None
 
 
 def _forget(users: dict[str, Account], clocks: Sequence[Clock]) -> None:

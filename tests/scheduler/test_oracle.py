@@ -36,7 +36,7 @@ class History:
             tell(event)
 
         policy.apply = both  # type: ignore[method-assign]
-        self.compared = 0
+        self.compared = self.shared = 0
         self._begin()
 
     def _begin(self) -> None:
@@ -93,19 +93,31 @@ class History:
                 self._else(running, offered)
 
     def _submit(self) -> None:
-        dice = self.dice
-        self.world.submit(
-            f"t_{dice.randint(0, 5)}", model=dice.choice(MODELS), priority=dice.choice(WORDS),
-            vram_bytes=dice.choice((0, 4, 9, 15)), user_digest=f"u{dice.randint(0, 3)}",
-            start_by_ms=dice.choice((None,) * 8 + (3_000, 15_000)),
-            resources={"api": 1} if dice.random() < 0.1 else None,
-        )  # fmt: skip
+        """Admit a job, or a few that may share a pass."""
+        dice, batch = self.dice, self.dice.random() < 0.3
+        alike: dict[str, object] = {"max_batch": 3, "bucket": dice.choice(("steps=4", "steps=8"))} if batch else {}
+        alike |= {"model": dice.choice(MODELS), "vram_bytes": dice.choice((0, 4, 9, 15))}
+        alike |= {"resources": {"api": 1} if dice.random() < 0.1 else None}
+        for _ in range(dice.randint(2, 6) if batch else 1):
+            self.world.submit(
+                f"t_{dice.randint(0, 5)}", priority=dice.choice(WORDS), user_digest=f"u{dice.randint(0, 3)}",
+                start_by_ms=dice.choice((None,) * 8 + (3_000, 15_000)), **alike,
+            )  # fmt: skip
 
     def _start(self, job_id: str) -> None:
         offer = self.world.offer_of(job_id)
         slot = self.world.state.slot(offer.worker_id, offer.slot)
-        if slot is not None and slot.running is None:
+        if slot is not None and {self._batch(other) for other in slot.running_jobs} <= {self._batch(job_id)}:
             self.world.start(job_id)
+
+    def _batch(self, job_id: str) -> str:
+        """Return whom it shares a pass with."""
+        newest = next(
+            event
+            for entry in reversed(self.world.entries)
+            if entry.subject == job_id and isinstance(event := entry.event(), ev.JobAssigned)
+        )
+        return newest.batch or job_id
 
     def _else(self, running: Sequence[str], offered: Sequence[str]) -> None:
         world, dice, policy = self.world, self.dice, self.world.state.policy
@@ -153,19 +165,23 @@ class History:
         assert dump(state) == before
         assert load(before).choose(now_ms, 100)[1] == chosen
         self.compared += len(expected)
+        self.shared += sum(one[6] is not None for one in expected)
 
 
 def _as_picked(choice: Choice) -> Picked:
-    return (choice.job_id, choice.worker_id, choice.slot, choice.anchor, choice.why, choice.phase)
+    place = (choice.worker_id, choice.slot)
+    return (choice.job_id, *place, choice.anchor, choice.why, choice.phase, choice.batch, choice.batch_size)
 
 
 @pytest.mark.parametrize("seeds", [range(start, start + 20) for start in range(0, HISTORIES, 20)], ids=str)
 def test_brute_force_agrees_on_every_choice_of_random_histories(seeds: range) -> None:
-    compared = 0
+    compared = shared = 0
     for seed in seeds:
         history = History(seed)
         for _ in range(STEPS):
             history.step()
         history.compare()
         compared += history.compared
+        shared += history.shared
     assert compared > 100
+    assert shared > 20
