@@ -38,9 +38,9 @@ def scheduler(url: str, profile: Path | None = None, told: bool = False) -> Iter
         profile: where cProfile writes when it is told to stop.
         told: its log can be read from the process's stderr.
     """
-    flags = [] if profile is None else ["-m", "cProfile", "-o", str(profile)]
     env = os.environ | _SETTINGS | {"HEADRACE_REDIS__URL": url, "HEADRACE_LOG__LEVEL": "info" if told else "warning"}
-    command = [sys.executable, *flags, "-m", "services.scheduler"]
+    what = ["services.scheduler"] if profile is None else ["benchmarks.profiled", str(profile)]
+    command = [sys.executable, "-m", *what]
     process = subprocess.Popen(command, cwd=ROOT, env=env, stderr=subprocess.PIPE if told else None)
     try:
         yield process
