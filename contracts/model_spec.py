@@ -57,10 +57,13 @@ class ModelSpec:
 class ModelRegistry:
     """All models of one pipelines.toml, in the order of the file."""
 
-    def __init__(self, specs: tuple[ModelSpec, ...], resources: Mapping[str, ResourceSpec]) -> None:
+    def __init__(
+        self, specs: tuple[ModelSpec, ...], resources: Mapping[str, ResourceSpec], base: Path = Path()
+    ) -> None:  # fmt: skip
         self._by_reference = {key: spec for spec in specs for key in (spec.name, spec.reference)}
         self.specs = specs
         self.resources = resources
+        self.base = base  # the folder of the file
 
     def __iter__(self) -> Iterator[ModelSpec]:
         return iter(self.specs)
@@ -105,7 +108,7 @@ def predict_vram(
     profile = spec.profile
     if profile is None or not profile.profiles:
         return Prediction(spec.vram_bytes, spec.vram_bytes)
-    return predict_for(profile, dict(buckets.given(spec.schema, profile.inputs, fields)), fleet)
+    return predict_for(profile, dict(buckets.given(spec.schema, profile.inputs, fields)), fleet, spec.vram_bytes)
 
 
 def describe(spec: ModelSpec) -> dict[str, object]:

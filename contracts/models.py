@@ -96,7 +96,7 @@ def parse_models(text: str, file_name: str, base: Path, read: ReadFile) -> Model
         faults.append("models: names no model; add a table [models.<name>]")
     if faults:
         raise ConfigError([f"{file_name}: {fault}" for fault in faults])
-    return ModelRegistry(specs, MappingProxyType(resources))
+    return ModelRegistry(specs, MappingProxyType(resources), base)
 
 
 def _resource(name: str, table: Table) -> ResourceSpec:

@@ -83,6 +83,12 @@ class ModelProfiles(_Part):
         """Return what was measured on this kind of device."""
         return next((profile for profile in self.profiles if profile.machine.device == device), None)
 
+    def nearest(self, device: str) -> tuple[Profile, ...]:
+        """Return what was measured on this kind of device, else on others that compute in the same way."""
+        own = self.of(device)
+        kind = device.partition("/")[0]
+        return (own,) if own else tuple(profile for profile in self.profiles if profile.machine.kind == kind)
+
     def with_profile(self, profile: Profile) -> "ModelProfiles":
         """Return the file with this profile in place of an older one of the same device."""
         others = (each for each in self.profiles if each.machine.device != profile.machine.device)
@@ -147,20 +153,23 @@ def expect(profile: Profile, inputs: Mapping[str, object]) -> tuple[int, bool]:
 
 
 def predict_for(
-    profiles: ModelProfiles, inputs: Mapping[str, object], fleet: Sequence[tuple[str, bool]] = ()
+    profiles: ModelProfiles, inputs: Mapping[str, object], fleet: Sequence[tuple[str, bool]], declared_bytes: int
 ) -> Prediction:  # fmt: skip
     """Return what to reserve where it is not known yet which device will run the job: the most any of them needs.
 
     Args:
         fleet: the devices that may get it, each with whether it is unlike what was measured; without one, all measured.
+        declared_bytes: what its author says, for devices that compute in another way (a CPU, a GPU); 0: nobody knows.
     """
     known = fleet or [(profile.machine.device, False) for profile in profiles.profiles]
     found = []
     for device, is_unlike in known:
-        own = profiles.of(device)
-        for profile in profiles.profiles if own is None else (own,):
-            one = predict(profile, inputs)
-            found.append(padded(one) if is_unlike or own is None else one)
+        measured = profiles.nearest(device)
+        found += [padded(one) if is_unlike else one for one in (predict(profile, inputs) for profile in measured)]
+        if not measured and not declared_bytes:
+            return Prediction(0, 0)
+        if not measured:
+            found.append(Prediction(declared_bytes, declared_bytes))
     least_bytes = min(one.least_bytes for one in found)  # the least needy device may be the one that gets it
     return Prediction(max(one.bytes for one in found), least_bytes, any(one.alone for one in found))
 

@@ -40,10 +40,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="The same as -o json.")]
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where things are: settings, the folder of pipelines.toml, its models."""
+    """Where things are: settings and models."""
 
     settings: Settings
-    base: Path
     registry: ModelRegistry
 
     def find(self, name: str) -> ModelSpec:
@@ -56,7 +55,7 @@ class _Place:
 
     def file(self, spec: ModelSpec) -> Path:
         """Return where the profile of a model is."""
-        return self.base / models.profile_file(spec.reference)
+        return self.registry.base / models.profile_file(spec.reference)
 
 
 @app.command()
@@ -114,7 +113,7 @@ def show(
             raise typer.Exit(Exit.NOT_FOUND)
         documents = []
         for spec, profile in found:
-            machine = machine_of(here, spec, place.base, installed(spec.interpreter))
+            machine = machine_of(here, spec, place.registry.base, installed(spec.interpreter))
             size_bytes = here.bytes_total if device is not None else profile.budget_bytes
             faults = unlike(profile, machine)
             sizes = (size_bytes, _reserve_bytes(place.settings))
@@ -143,7 +142,7 @@ def _failures() -> Iterator[None]:
 def _place(pipelines: Path | None, *, with_profiles: bool) -> _Place:
     settings = load_settings(os.environ)
     path = (pipelines or settings.pipelines).expanduser()
-    return _Place(settings, path.resolve().parent, models.load(path, with_profiles=with_profiles))
+    return _Place(settings, models.load(path, with_profiles=with_profiles))
 
 
 def _plan(spec: ModelSpec, options: list[str], repeat: int, prompt: str | None, inputs: list[str]) -> Plan:
@@ -210,7 +209,7 @@ async def _measured(plan: Plan, device: Device) -> Measured:
 
 
 def _profile(place: _Place, spec: ModelSpec, device: Device, plan: Plan, measured: Measured) -> Profile:
-    machine = machine_of(device, spec, place.base, measured.runtimes)
+    machine = machine_of(device, spec, place.registry.base, measured.runtimes)
     names = sorted({name for point in plan.points for name in point})
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     try:

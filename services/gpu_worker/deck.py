@@ -33,6 +33,7 @@ class Shop:
     bringing: Bringing
     scratch_dir: Path
     artifacts_s: float
+    profiles_told: str  # JSON of the profiles of our models and what they are worth on our devices
     handled: "set[str]"  # work entries to be acknowledged with the next heartbeat
     cancels: "set[tuple[str, int]]"  # asked for, maybe before we know that our start was accepted
 

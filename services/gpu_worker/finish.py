@@ -19,6 +19,7 @@ from contracts.store import Word
 from contracts.store.jobs import Jobs
 from services.gpu_worker import settlement
 from services.gpu_worker.artifacts import ArtifactRejected, Intake, size_of
+from services.gpu_worker.profiles import Profiles
 from services.gpu_worker.running import Running, log_path
 from services.gpu_worker.settlement import Ending, Facts
 from services.gpu_worker.slots.frames import ArtifactFile
@@ -40,15 +41,19 @@ class Desk:
     backoff: Backoff
     scratch_bytes: int
     log_dir: Path
+    profiles: Profiles
     draining: asyncio.Event
     over: asyncio.Event
 
 
 async def finish(desk: Desk, running: Running, outcome: Outcome) -> None:
-    """Bring an attempt to its last event. Raises GaveUp."""
+    """Bring an attempt to its last event, and tell if it took more than is known. Raises GaveUp."""
+    profiled = desk.profiles.judge(running, outcome)  # first of all: the runs of a child are judged in their order
     await running.previews.close()
     if outcome.verdict is not Verdict.FENCED:
         await _settle(desk, running, outcome)
+    if profiled is not None:
+        await desk.profiles.tell(profiled, desk.over)
 
 
 async def tidy(desk: Desk, running: Running, outcome: Outcome) -> bool:

@@ -40,11 +40,20 @@ def machine_of(device: Device, spec: ModelSpec, base: Path, runtimes: Mapping[st
     """Return what a profile of the model on this device depends on. `base` is the folder of pipelines.toml."""
     return Machine(
         kind=kind_of(device),
-        name=getattr(device, "model", "") or platform.machine(),
+        name=_name_of(device),
         driver=getattr(device, "driver", ""),
         runtimes=dict(runtimes),
         revision=revision_of(spec, base),
     )
+
+
+def device_key(device: Device) -> str:
+    """Return what profiles of this kind of device are looked up by."""
+    return Machine(kind=kind_of(device), name=_name_of(device)).device
+
+
+def _name_of(device: Device) -> str:
+    return getattr(device, "model", "") or platform.machine()
 
 
 def kind_of(device: Device) -> str:
@@ -89,7 +98,7 @@ def revision_of(spec: ModelSpec, base: Path) -> str:
         with contextlib.suppress(OSError):
             size = path.stat().st_size
             content = hashlib.sha256(path.read_bytes()).hexdigest() if size <= READ_BYTES else ""
-            digest.update(f"{os.path.relpath(path, base)}\0{size}\0{content}\n".encode())
+            digest.update(f"{os.path.relpath(path, folder)}\0{size}\0{content}\n".encode())
     return digest.hexdigest()[:16]
 
 

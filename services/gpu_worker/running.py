@@ -39,6 +39,7 @@ class Running:
         self.load_ms: int | None = None
         self.gpu_ms = 0
         self.released = False  # job.device_released is written
+        self.asked: Attempt | None = None  # of the slot
         self.freed = asyncio.Event()  # the store has it, or the attempt is over: the slot's next start may follow
         self._body, self._intake, self._keep_s = started.body, intake, keep_s
         self._started_ms, self._begun_s = entry_ms(started.position), time.monotonic()
@@ -61,7 +62,7 @@ class Running:
     def attempt(self, spec: ModelSpec, device_bytes: int) -> Attempt:
         """Return what the slot runs. Raises ValueError, KeyError or TypeError if the body is not a job's."""
         asked = orjson.loads(self._body.partition(b"\n")[0])
-        return Attempt(
+        self.asked = Attempt(
             job=self.right.job_id,
             fence=self.right.fence,
             model=spec,
@@ -71,6 +72,7 @@ class Running:
             log_path=log_path(self.scratch),
             limits=Limits(self.right.offer.timeout_ms / 1000, spec.silence_s),
         )
+        return self.asked
 
     def has_files(self, spec: ModelSpec) -> bool:
         """Tell whether something has to be brought before author code runs."""

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 
+import orjson
 import structlog
 
 from contracts.artifacts import Shelf
@@ -21,6 +22,8 @@ from services.gpu_worker.deck import Shop
 from services.gpu_worker.devices import Device, claim_devices, release_devices
 from services.gpu_worker.finish import Desk
 from services.gpu_worker.input_files import InputFiles
+from services.gpu_worker.profile_watch import ProfileWatch, fits
+from services.gpu_worker.profiles import Profiles
 from services.gpu_worker.session import Ending, Session
 from services.gpu_worker.slots.child_process import child_environment
 from services.gpu_worker.slots.slot import Slot
@@ -39,6 +42,7 @@ class Supervisor:
     ) -> None:
         self._store, self._config, self._models, self._environ, self._shelf = store, config, models, environ, shelf
         self.session: Session | None = None
+        self._watch, self._profiles_told = ProfileWatch(), ""
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         """Work until `stop`; `hurry` ends the drain early. Returns whether all was settled. Raises DeviceError."""
@@ -46,6 +50,8 @@ class Supervisor:
         devices = await asyncio.to_thread(claim_devices, config.devices, config.host.name, config.host.lock_dir)
         self._sweep(devices)
         slots = [Slot(device, config.bounds, self._environment) for device in devices]
+        told = await asyncio.to_thread(fits, self._models, devices)
+        self._profiles_told = orjson.dumps(told).decode() if told else ""
         try:
             return await self._register_until_stopped(devices, slots, stop, hurry)
         finally:
@@ -60,7 +66,7 @@ class Supervisor:
             await self._open(stop)
             await take_over(self._store, config.pool, config.host, devices, 3 * config.lease_s, stop)
             while True:
-                shop = self._shop(devices)
+                shop = self._shop(devices, [slot.device for slot in slots])
                 self.session = Session(self._store, config, slots, shop)
                 ending = await self.session.run(stop, hurry)
                 if ending is Ending.DRAINED:
@@ -77,7 +83,7 @@ class Supervisor:
 
         await until_answered(call, call, stop)
 
-    def _shop(self, devices: Sequence[Device]) -> Shop:
+    def _shop(self, devices: Sequence[Device], of_slots: Sequence[Device]) -> Shop:
         """Make what the lanes of the next registration share, under a new worker id."""
         config, data_dir = self._config, self._config.data_dir
         worker_id = mint_worker_id(int(time.time() * 1000), random.getrandbits(80))
@@ -88,6 +94,7 @@ class Supervisor:
             backoff=config.backoff,
             scratch_bytes=config.scratch_bytes,
             log_dir=data_dir / "logs" / "jobs",
+            profiles=Profiles(self._watch, self._store.attempts, config.pool, worker_id, of_slots),
             draining=asyncio.Event(),
             over=asyncio.Event(),
         )
@@ -100,6 +107,7 @@ class Supervisor:
             bringing=Bringing(InputFiles(self._shelf, Fetcher(USER_AGENT), config.input_limits)),
             scratch_dir=scratch_dir,
             artifacts_s=config.artifacts_s,
+            profiles_told=self._profiles_told,
             handled=set(),
             cancels=set(),
         )

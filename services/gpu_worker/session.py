@@ -83,6 +83,7 @@ class Session:
             "boot": host.boot_id,
             "slots": str(len(self.lanes)),
             "devices": self._devices(),
+            "profiles": self._shop.profiles_told,
         }
 
         async def call() -> str:

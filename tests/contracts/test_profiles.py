@@ -10,6 +10,7 @@ from contracts.profiles import (
     Machine,
     ModelProfiles,
     Point,
+    Prediction,
     Profile,
     concurrency,
     expect,
@@ -182,15 +183,17 @@ def test_a_job_whose_device_is_not_known_yet_reserves_what_the_neediest_one_take
     file = ModelProfiles(model="a@1", profiles=(large, cpu))
     size = {"size": 64}
 
-    assert predict_for(file, size).bytes == reserved(4000)
-    assert predict_for(file, size).least_bytes == 1000  # the CPU could hold it
-    assert predict_for(file, size, [("cpu/x86_64", False)]).bytes == reserved(1000)
-    assert predict_for(file, size, [("cpu/x86_64", True)]).least_bytes == 1000  # padding refuses nothing
-    assert predict_for(file, size, [("cpu/x86_64", True)]).bytes == padded(predict(cpu, size)).bytes == 1350
-    assert (
-        predict_for(file, size, [("cuda/H200", False)]).bytes == padded(predict(large, size)).bytes
-    )  # measured by none
-    assert predict_for(file, size, [("cpu/x86_64", False), ("cuda/NVIDIA L4", False)]).bytes == reserved(4000)
+    def found(*fleet: tuple[str, bool], declared: int = 0) -> Prediction:
+        return predict_for(file, size, fleet, declared)
+
+    assert found() == Prediction(reserved(4000), 1000)  # the CPU could hold it
+    assert found(("cpu/x86_64", False)).bytes == reserved(1000)
+    assert found(("cpu/x86_64", True)) == Prediction(1350, 1000)  # padding refuses nothing
+    assert found(("cuda/H200", True)).bytes == padded(predict(large, size)).bytes
+    assert found(("cpu/x86_64", False), ("cuda/NVIDIA L4", False)).bytes == reserved(4000)
+    assert found(("rocm/MI300X", True), declared=7000) == Prediction(7000, 7000)  # a CPU tells nothing about it
+    assert found(("rocm/MI300X", True), ("cpu/x86_64", False), declared=7000) == Prediction(7000, 1000)
+    assert found(("rocm/MI300X", True), ("cpu/x86_64", False)) == Prediction(0, 0)
 
 
 def test_what_is_unlike_the_audit_is_named() -> None:

@@ -17,6 +17,7 @@ from contracts import ids
 from contracts.artifacts import Shelf
 from contracts.artifacts.local import LocalObjects
 from contracts.job import JobState
+from contracts.model_spec import ModelSpec
 from contracts.models import ModelRegistry
 from contracts.settings import load_settings
 from contracts.store import Store, Word
@@ -192,11 +193,14 @@ class Menu(ModelRegistry):
     """The samples; a test may change the file of one."""
 
     def __init__(self) -> None:
-        super().__init__(MODELS.specs, MODELS.resources)
+        super().__init__(MODELS.specs, MODELS.resources, MODELS.base)
 
     def replace(self, name: str, entry: Path) -> None:
         specs = tuple(replace(spec, entry=entry) if spec.name == name else spec for spec in self.specs)
-        super().__init__(specs, self.resources)
+        self.serve(specs)
+
+    def serve(self, specs: tuple[ModelSpec, ...]) -> None:
+        super().__init__(specs, self.resources, self.base)
 
 
 class Staff:

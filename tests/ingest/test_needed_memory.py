@@ -63,7 +63,7 @@ async def created(api: Api, **inputs: int) -> ev.JobCreated:
 
 
 async def worker(api: Api, play: Play, size_bytes: int, unlike: list[str] | None = None) -> None:
-    fits = {"sized@1": {"device": HERE.device, "unlike": unlike or []}}
+    fits = {"sized@1": [{"device": HERE.device, "unlike": unlike or []}]}
     said = {"devices": orjson.dumps([{"bytesTotal": size_bytes}]), "profiles": orjson.dumps(fits)}
     await api.store.client.hset(keys.worker("default", play.worker), mapping=said)
     await api.service.context.capacity.look("default")

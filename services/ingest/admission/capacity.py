@@ -36,7 +36,7 @@ class _Worker:
 
     seen_s: float
     largest: int
-    fits: Mapping[str, tuple[str, bool]]
+    fits: Mapping[str, Fleet]
 
 
 @dataclass(slots=True)
@@ -51,8 +51,8 @@ class _Pool:
         self.largest = max((worker.largest for worker in self.workers.values()), default=None)
         fleets: dict[str, set[tuple[str, bool]]] = {}
         for worker in self.workers.values():
-            for model, fit in worker.fits.items() if worker.seen_s == now_s else ():
-                fleets.setdefault(model, set()).add(fit)
+            for model, fits in worker.fits.items() if worker.seen_s == now_s else ():
+                fleets.setdefault(model, set()).update(fits)
         self.fleets = {model: tuple(sorted(fits)) for model, fits in fleets.items()}
 
 
@@ -125,15 +125,17 @@ def largest_device(text: str | None) -> int | None:
     return max((size or ANYTHING for size in sizes if isinstance(size, int)), default=None)
 
 
-def read_fits(text: str | None) -> dict[str, tuple[str, bool]]:
-    """Return by model which profile a worker can use, and whether it was measured on something unlike.
+def read_fits(text: str | None) -> dict[str, Fleet]:
+    """Return by model on which kinds of devices a worker runs it, and whether its profile is of something unlike.
 
-    >>> read_fits('{"a@1": {"device": "cpu/x86_64", "unlike": ["driver 2 here, 1 in the audit"]}}')
-    {'a@1': ('cpu/x86_64', True)}
+    >>> read_fits('{"a@1": [{"device": "cpu/x86_64", "unlike": ["driver 2 here, 1 in the audit"]}]}')
+    {'a@1': (('cpu/x86_64', True),)}
     """
     try:
         told = orjson.loads(text or "{}")
-        return {str(model): (str(fit["device"]), bool(fit["unlike"])) for model, fit in told.items()}
+        return {
+            str(model): tuple((str(fit["device"]), bool(fit["unlike"])) for fit in fits) for model, fits in told.items()
+        }
     except (ValueError, AttributeError, TypeError, KeyError):
         return {}
 

@@ -1,0 +1,84 @@
+"""Profiles against what jobs really take: what fits this machine, and what has to be told of a job that took more.
+
+Promises: the first job of a bucket that nobody has measured makes a provisional profile; a peak more than a twentieth
+above what is known raises it; neither is told twice, and whatever is asked there is an end to it. What an earlier job
+has left in a warm child is not laid at the door of a smaller one. Does not judge members of a batch: their pass has no
+peak of each. A job that reaches the end of its slice has no peak either: it is out of memory.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from contracts import events as ev
+from contracts.model_spec import ModelRegistry, ModelSpec, bucket_of
+from contracts.profiles import DRIFT_PERCENT, expect, reserved, unlike
+from services.gpu_worker.devices import Device
+from services.gpu_worker.machine import device_key, installed, machine_of
+
+MOST_BUCKETS = 256  # of a model; later ones share one figure, as they do where it is folded
+_OTHERS = ""
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A completed run: what was asked, what it took, whether its child was fresh."""
+
+    spec: ModelSpec
+    inputs: Mapping[str, object]
+    peak_bytes: int
+    device: Device
+    is_fresh: bool
+
+
+class ProfileWatch:
+    """What this supervisor knows and has told; it forgets with its process, and may tell once more after that."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, str], dict[str, int]] = {}  # device and model -> bucket -> highest peak
+        self._left: dict[tuple[str, str], int] = {}  # device and model -> what its jobs may have left in the child
+
+    def saw(self, seen: Seen) -> ev.ModelProfiled | None:
+        """Return what has to be told of a run."""
+        spec, device = seen.spec, device_key(seen.device)
+        measured = spec.profile.nearest(device) if spec.profile else ()
+        left_bytes = self._after(seen)
+        bucket = bucket_of(spec, seen.inputs)
+        told = self._told.setdefault((device, spec.reference), {})
+        key = bucket or "" if bucket in told or len(told) < MOST_BUCKETS else _OTHERS
+        expected = [expect(profile, seen.inputs)[0] for profile in measured]
+        is_new = not measured and key not in told
+        known_bytes = max(told.get(key, 0), left_bytes, *expected)
+        if not is_new and seen.peak_bytes * 100 <= known_bytes * (100 + DRIFT_PERCENT):
+            return None
+        told[key] = seen.peak_bytes
+        context_bytes = max((profile.context_bytes for profile in measured), default=0)
+        return ev.ModelProfiled(
+            model=spec.reference, bucket=bucket, source="provisional" if is_new else "drift", device=device,
+            bytes=min(seen.device.bytes_total, context_bytes + reserved(seen.peak_bytes)), peak_bytes=seen.peak_bytes,
+        )  # fmt: skip
+
+    def _after(self, seen: Seen) -> int:
+        """Return what earlier jobs may have left in the child of this run, and note the run."""
+        child = (seen.device.name, seen.spec.reference)
+        left_bytes = 0 if seen.is_fresh else self._left.get(child, 0)
+        self._left[child] = max(left_bytes, seen.peak_bytes)
+        return left_bytes
+
+
+def fits(models: ModelRegistry, devices: Sequence[Device]) -> dict[str, list[dict[str, object]]]:
+    """Return for each profiled model what its profile is worth on these devices; says aloud what it is not."""
+    return {spec.reference: list(_fits(spec, models, devices)) for spec in models if spec.profile is not None}
+
+
+def _fits(spec: ModelSpec, models: ModelRegistry, devices: Sequence[Device]) -> Iterable[dict[str, object]]:
+    versions = installed(spec.interpreter)
+    for device in {device_key(device): device for device in devices}.values():
+        here = machine_of(device, spec, models.base, versions)
+        measured = spec.profile.nearest(here.device) if spec.profile else ()
+        faults = unlike(measured[0], here) if measured else (f"not measured on {here.kind}",)
+        if faults:
+            log.warning("profile_unlike", model=spec.reference, device=here.device, unlike=faults)
+        yield {"device": here.device, "unlike": faults}
