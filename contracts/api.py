@@ -248,6 +248,15 @@ class KeyCreate(Body):
     reason: Reason = ""
 
 
+class UploadCreate(Body):
+    """Body of `POST /v1/uploads`: what is about to be sent, and what it is held against."""
+
+    file_name: Name
+    content_type: Annotated[str, Field(pattern=r"^[a-z0-9!#$&^_.+-]{1,63}/[a-z0-9!#$&^_.+-]{1,63}$")]
+    bytes: int = Field(ge=1, le=1 << 50)
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+
+
 class ArtifactSummary(Body):
     """One stored file as webhooks and lists show it."""
 

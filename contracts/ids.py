@@ -90,6 +90,21 @@ def preview_id(job_id: str) -> ArtifactId:
     return ArtifactId(f"art_{job_id[4:]}_preview")
 
 
+def log_id(job_id: str, fence: int) -> ArtifactId:
+    """Name the log of the attempt with this fence."""
+    return ArtifactId(f"art_{job_id[4:]}_{fence}_log")
+
+
+def mint_upload_id(real_ms: int, random_bits: int, pool_code: str) -> ArtifactId:
+    """Mint the id of a file that a caller sends: an artifact of no job, in the folder of a pool."""
+    return ArtifactId(f"art_{mint_job_id(real_ms, random_bits, pool_code)[4:]}_upload")
+
+
+def is_upload_id(text: str) -> bool:
+    """Whether `text` is the id of a file that a caller sent, or may send."""
+    return _OF_JOB.fullmatch(text) is not None and text.startswith("art_") and text.endswith("_upload")
+
+
 def delivery_id(job_id: str, sequence: int, endpoint: str, generation: int) -> DeliveryId:
     """Name the delivery of one event to one endpoint: planning it twice makes one delivery."""
     return DeliveryId(f"dlv_{job_id[4:]}_{sequence}_{endpoint}_{generation}")

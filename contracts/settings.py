@@ -189,6 +189,7 @@ class InputSettings(Group):
     picture_pixels: Annotated[int, Field(ge=1, le=1 << 40)] = 64_000_000  # by the header; nothing is decoded
     timeout_s: Positive = 30.0  # for all files of one job
     allow_private: Literal["none", "loopback", "all"] = "none"
+    upload_s: Annotated[Positive, Field(le=604_800)] = 3_600.0  # from announcing a file to completing it
 
 
 class AdminSettings(Group):

@@ -19,9 +19,9 @@ import structlog
 from contracts.artifacts import Shelf, StoreAway, ending_of
 from contracts.file_inputs import ARTIFACTS, FileInput, is_wanted
 from contracts.outbound.fetch import Bounds, Fetcher, Refused, Unreachable
+from contracts.picture_header import HEADER_BYTES, Picture, read_picture
 from contracts.retry import Backoff
 from contracts.webhook_target import AllowPrivate
-from services.gpu_worker.picture_header import HEADER_BYTES, Picture, read_picture
 
 IN_FOLDER = ".in"
 COPY_TRIES = 3

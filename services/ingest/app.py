@@ -31,11 +31,14 @@ def make_app(
     app[EDGE] = edge
     app[ROUTES] = tuple(routes)
     expect = _expecting(edge, max_body_bytes)
+    expect_file = _expecting(edge, 1 << 50)
     for route in routes:
         handler = _guarded(route, authenticate)
         # HEAD comes with GET (RFC 9110): `curl -I` of a result and health checks of proxies use it.
         for method in ("GET", "HEAD") if route.method == "GET" else (route.method,):
-            app.router.add_route(method, route.path, handler, expect_handler=expect)
+            app.router.add_route(
+                method, route.path, handler, expect_handler=expect_file if route.takes_file else expect
+            )
     return app
 
 

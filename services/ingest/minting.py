@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from contracts.ids import RANDOM_BITS, JobId, mint_job_id, mint_token
+from contracts.ids import RANDOM_BITS, ArtifactId, JobId, mint_job_id, mint_token, mint_upload_id
 
 
 class Mint:
@@ -31,6 +31,10 @@ class Mint:
             real_ms, bits = last_ms, (last_bits + 1 + self._bits(40)) % (1 << RANDOM_BITS)
         self._last = (real_ms, bits)
         return mint_job_id(real_ms, bits, pool_code)
+
+    def upload_id(self, pool_code: str) -> ArtifactId:
+        """Return the id of a file that a caller will send."""
+        return mint_upload_id(self._now_ms(), self._bits(80), pool_code)
 
     def salt(self) -> str:
         """Return what makes the digest of a body useless for guessing the body."""

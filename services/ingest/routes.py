@@ -42,3 +42,4 @@ class Route:
     media_type: str = "application/json"
     problems: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
+    takes_file: bool = False  # its body is bytes, of a size that its handler knows

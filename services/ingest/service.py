@@ -42,6 +42,7 @@ from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.read import JobReader
 from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
+from services.ingest.handlers.uploads import UploadHandlers
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.metrics import IngestMetrics
 from services.ingest.readiness import Readiness
@@ -55,6 +56,7 @@ from services.ingest.table import (
     job_routes,
     scheduling_routes,
     submit_routes,
+    upload_routes,
 )
 from services.ingest.views.openapi import openapi
 from services.ingest.watch import JobWatch
@@ -115,6 +117,7 @@ class IngestService:
             asyncio.create_task(self._open_and_follow()),
             asyncio.create_task(self._watch_readiness()),
             asyncio.create_task(self._watch_capacity()),
+            asyncio.create_task(self._uploads.sweep(self._stop)),
         ]
         log.info("ingest_started", host=settings.host, port=self.port, pid=os.getpid())
 
@@ -144,12 +147,14 @@ class IngestService:
         reader = JobReader(context)
         submissions, canceller = Submissions(context, reader), Canceller(context, reader)
         info = InfoHandlers(context)
+        self._uploads = UploadHandlers(context)
         routes: tuple[Route, ...] = (
             *submit_routes(SubmitHandler(context, submissions, self._watch), BatchHandler(context, submissions)),
             *job_routes(JobListHandler(context, reader), JobHandlers(context, reader)),
             *change_routes(ChangeHandler(context, reader), canceller, CancelManyHandler(context, reader, canceller)),
             *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),
+            *upload_routes(self._uploads),
             *admin_routes(AdminHandlers(context), WorkerHandlers(context)),
             *scheduling_routes(PoolHandlers(context), PauseHandlers(context)),
             *info_routes(info, LimitsHandler(context)),

@@ -11,6 +11,7 @@ from contracts.api import (
     PolicyPatch,
     TenantCreate,
     TenantPatch,
+    UploadCreate,
 )
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
@@ -26,6 +27,7 @@ from services.ingest.handlers.limits import LimitsHandler
 from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.submit import SubmitHandler
+from services.ingest.handlers.uploads import UploadHandlers
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
@@ -177,6 +179,32 @@ def artifact_routes(artifacts: ArtifactHandler) -> tuple[Route, ...]:
             parameters=(
                 Parameter("expires", "Of a signed link."), Parameter("sig", "Of a signed link."),
                 Parameter("Range", "One range of bytes.", "header"), _IF_NONE_MATCH,
+            ),
+        ),
+    )  # fmt: skip
+
+
+def upload_routes(uploads: UploadHandlers) -> tuple[Route, ...]:
+    """Return the routes of files that callers send."""
+    upload = "/v1/uploads/{id}"
+    return (
+        Route(
+            "POST", "/v1/uploads", uploads.create, "Announce a file to send; says where to PUT it.", "jobs:write",
+            body=UploadCreate, reply=schemas.UploadTicket, replies=((201, "Where to send it."),),
+            problems=("bad_parameter", "files_unavailable"),
+        ),
+        Route(
+            "PUT", upload + "/content", uploads.put, "Send the bytes, where the store does not take them itself.",
+            replies=((204, "They are here; complete the upload."),), takes_file=True,
+            problems=("bad_signature", "upload_not_found", "payload_too_large", "files_unavailable"),
+            parameters=(Parameter("expires", "Of the signed link."), Parameter("sig", "Of the signed link.")),
+        ),
+        Route(
+            "POST", upload + "/complete", uploads.complete, "Check what was sent and keep it; repeating is harmless.",
+            "jobs:write", reply=ArtifactSummary, replies=((200, "The stored file, ready for `inputArtifacts`."),),
+            problems=(
+                "upload_not_found", "upload_incomplete", "upload_rejected", "data_erased", "bad_parameter",
+                "files_unavailable",
             ),
         ),
     )  # fmt: skip

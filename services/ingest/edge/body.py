@@ -6,6 +6,7 @@ limit. Compressed bodies are refused, so there is nothing that could unpack to m
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Self
 
@@ -86,9 +87,21 @@ async def read_body(request: web.BaseRequest, limits: BodyLimits, share: BodySha
     check_head(request, limits.max_bytes)
     if request.content.is_eof() and request.content.exception() is None:
         return _take_all(request.content.read_nowait(-1), limits, share)
+    parts: list[bytes] = []
+
+    async def keep(part: bytes) -> None:
+        share.take(len(part))
+        parts.append(part)
+
+    await receive(request, limits, keep)
+    return b"".join(parts)
+
+
+async def receive(request: web.BaseRequest, limits: BodyLimits, keep: Callable[[bytes], Awaitable[object]]) -> None:
+    """Hand the body over part by part, whatever it is. Raises Problem with status 400, 408, 413."""
+    check_size(request, limits.max_bytes)
     loop = asyncio.get_running_loop()
     started_s = loop.time()
-    parts: list[bytes] = []
     received = 0
     try:
         async with asyncio.timeout_at(started_s + limits.grace_s) as deadline:
@@ -96,14 +109,12 @@ async def read_body(request: web.BaseRequest, limits: BodyLimits, share: BodySha
                 received += len(part)
                 if received > limits.max_bytes:
                     raise _too_large(limits.max_bytes)
-                share.take(len(part))
-                parts.append(part)
+                await keep(part)
                 deadline.reschedule(started_s + _allowed_s(received, limits))
     except TimeoutError:
         raise Problem("request_timeout", "The body did not arrive in time") from None
     except web.RequestPayloadError:
         raise Problem("bad_request", "The framing of the body is malformed") from None
-    return b"".join(parts)
 
 
 def _take_all(body: bytes, limits: BodyLimits, share: BodyShare) -> bytes:

@@ -39,6 +39,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "not_found": Kind(404, "There is nothing here"),
     "job_not_found": Kind(404, "There is no such job"),
     "artifact_not_found": Kind(404, "There is no such artifact"),
+    "upload_not_found": Kind(404, "There is no such upload"),
     "model_not_found": Kind(404, "There is no such model"),
     "tenant_not_found": Kind(404, "There is no such tenant"),
     "key_not_found": Kind(404, "There is no such key"),
@@ -50,6 +51,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "already_exists": Kind(409, "It exists already"),
     "version_mismatch": Kind(409, "It has changed in the meantime", retryable=True),
     "job_failed": Kind(409, "The job did not complete"),
+    "upload_incomplete": Kind(409, "The file was not sent yet"),
     "data_erased": Kind(410, "The content is gone"),
     "cursor_expired": Kind(410, "The cursor has expired"),
     "payload_too_large": Kind(413, "The body is too large", closes_connection=True),
@@ -60,6 +62,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "unknown_field": Kind(422, "There is no such field"),
     "unschedulable": Kind(422, "No worker could ever run this"),
     "idempotency_mismatch": Kind(422, "The Idempotency-Key was used for another request"),
+    "upload_rejected": Kind(422, "The file is not what was announced"),
     "webhook_url_not_allowed": Kind(422, "The webhook URL is not allowed"),
     "rate_limited": Kind(429, "Too many requests", retryable=True, retry_after_s=1),
     "quota_exceeded": Kind(

@@ -241,6 +241,26 @@ class ArtifactPage(Page):
     data: list[ArtifactSummary]
 
 
+class UploadUrls(Shape):
+    """Where to go on."""
+
+    complete: str
+    artifact: str
+
+
+class UploadTicket(Shape):
+    """Where to send a file, and until when."""
+
+    id: str
+    object: Literal["upload"]
+    method: Literal["PUT"]
+    url: str
+    headers: dict[str, str]
+    bytes: int
+    expires_at: str
+    urls: UploadUrls
+
+
 class Actor(Shape):
     """Who wrote an event."""
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from services.gpu_worker.picture_header import Picture, read_picture
+from contracts.picture_header import Picture, read_picture
 
 
 def made(form: str, width: int, height: int, **options: object) -> bytes:
