@@ -1,9 +1,9 @@
 """What the policy promises, measured from the logs of random pools: shares, floors, order, caps, memory, work."""
 
 import random
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -302,3 +302,48 @@ def test_no_device_is_idle_while_a_job_that_may_run_fits_there(seed: int) -> Non
         idle = [p for p in places(pool.world.state.workers.values()) if p.is_idle and p.slot.deck is None]
         may = [job for job in pool.world.state.jobs.values() if policy.waiting(job.id)]
         assert not idle or not [job for job in may if may_run(policy.ledger.tenants[job.tenant_id])]
+
+
+def test_a_stream_of_high_jobs_beyond_capacity_hardly_waits_longer_for_five_low_ones() -> None:
+    """Field case 17: 110 % of one device for a minute. Each low job starts within 2B and a job of being the next; the
+    95th percentile of the high ones' waits grows by less than a fifth.
+    """
+    alone, _ = _waits_of_a_stream(low_count=0)
+    beside, low_starts_ms = _waits_of_a_stream(low_count=5)
+
+    assert len(low_starts_ms) == 5
+    for before_ms, start_ms in pairwise([0, *low_starts_ms]):
+        assert start_ms - before_ms <= 2 * STREAM_BYPASS_MS + 3 * STREAM_RUN_MS
+    assert alone[len(alone) * 95 // 100] > 4_000  # it is more than the device can do
+    assert beside[len(beside) * 95 // 100] < 1.2 * alone[len(alone) * 95 // 100]
+
+
+STREAM_RUN_MS, STREAM_EVERY_MS, STREAM_MS, STREAM_BYPASS_MS = 100, 91, 60_000, 3_000
+
+
+def _waits_of_a_stream(low_count: int) -> tuple[list[int], list[int]]:
+    """Return the sorted waits of the high jobs, and when after the begin each low one started."""
+    world = World()
+    world.worker()
+    world.write("scheduler", ev.PolicyApplied(position="1-0", policy=ev.PolicyFacts(bypass_s=STREAM_BYPASS_MS / 1000)))
+    world.state.estimates.learn_run("echo@1", "", STREAM_RUN_MS)
+    low = [world.submit(priority="low") for _ in range(low_count)]
+    begin_ms, ends_ms, running = world.now_ms, 0, ""
+    comes_ms = deque(range(0, STREAM_MS, STREAM_EVERY_MS))
+    submitted_ms: dict[str, int] = {}
+    starts_ms: dict[str, int] = {}
+    while comes_ms or running:
+        now_ms = world.now_ms - begin_ms
+        if running and ends_ms <= now_ms:
+            world.complete(running, STREAM_RUN_MS)
+            running = ""
+        if comes_ms and comes_ms[0] <= now_ms:
+            submitted_ms[world.submit(priority="high")] = comes_ms.popleft()
+        world.turns()
+        if not running and (decks := world.on_decks()):
+            running, ends_ms = decks[0], now_ms + STREAM_RUN_MS
+            starts_ms[running] = now_ms
+            world.start(running)
+        world.now_ms = begin_ms + min([*([ends_ms] if running else []), *list(comes_ms)[:1]], default=now_ms)
+    waits_ms = [starts_ms[job_id] - at_ms for job_id, at_ms in submitted_ms.items()]
+    return sorted(waits_ms), [starts_ms[job_id] for job_id in low]
