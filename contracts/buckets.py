@@ -18,7 +18,7 @@ _UNWRITABLE = re.compile(r"[^A-Za-z0-9._+-]")
 
 def cost_inputs(schema: InputSchema) -> tuple[str, ...]:
     """Return the inputs that may decide about the time: integers, booleans and listed values, but for the seed."""
-    names = (name for name in _properties(schema) if name != "seed")
+    names = (name for name in schema.properties if name != "seed")
     return tuple(sorted(name for name in names if _has_no_text(schema, name, _WHOLE)))
 
 
@@ -29,14 +29,14 @@ def may_be_cost(schema: InputSchema, name: str) -> bool:
 
 def may_be_grid(schema: InputSchema, name: str) -> bool:
     """Whether an audit of memory may step through values of this input."""
-    described = _properties(schema).get(name, {})
+    described = schema.properties.get(name, {})
     return described.get("type") in ("integer", "number")
 
 
 def given(schema: InputSchema, names: Iterable[str], fields: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Give these inputs as the pipeline will have them: the schema's default where the caller says nothing."""
-    properties = _properties(schema)
-    return ((name, fields.get(name, properties.get(name, {}).get("default"))) for name in names)
+    properties = schema.properties
+    return ((name, fields[name] if name in fields else properties.get(name, {}).get("default")) for name in names)
 
 
 def bucket_of(schema: InputSchema, names: tuple[str, ...], fields: Mapping[str, object]) -> str | None:
@@ -54,16 +54,10 @@ def bucket_of(schema: InputSchema, names: tuple[str, ...], fields: Mapping[str, 
 
 
 def _has_no_text(schema: InputSchema, name: str, kinds: frozenset[str]) -> bool:
-    described = _properties(schema).get(name, {})
+    described = schema.properties.get(name, {})
     kind = described.get("type")
     named = frozenset(kind if isinstance(kind, list) else [kind])
     return "enum" in described or named <= kinds
-
-
-def _properties(schema: InputSchema) -> Mapping[str, Mapping[str, object]]:
-    properties = schema.document.get("properties")
-    known = properties if isinstance(properties, dict) else {}
-    return {name: described for name, described in known.items() if isinstance(described, dict)}
 
 
 def _written(value: object) -> str:

@@ -69,6 +69,7 @@ class InputSchema:
     validator: jsonschema_rs.Draft202012Validator
     seed_range: tuple[int, int] | None
     files: Mapping[str, FileInput] = field(default_factory=dict)  # the inputs whose values are URLs of files
+    properties: Mapping[str, Mapping[str, object]] = field(default_factory=dict)  # of the document, where described
 
 
 def compile_schema(text: bytes) -> InputSchema:
@@ -88,7 +89,8 @@ def compile_schema(text: bytes) -> InputSchema:
         )
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         raise BadSchema(f"is not a usable schema: {str(error).splitlines()[0]}") from error
-    return InputSchema(document, validator, _seed_range(document), file_inputs.declared(document, BadSchema))
+    files = file_inputs.declared(document, BadSchema)
+    return InputSchema(document, validator, _seed_range(document), files, _properties(document))
 
 
 def check_input(schema: InputSchema, prompt: object, fields: Mapping[str, object]) -> tuple[InputFault, ...]:
@@ -135,6 +137,12 @@ def _parse(text: bytes) -> dict[str, object]:
 def _refuse(uri: str) -> NoReturn:
     """Answer every request for another document with a refusal: a schema must not open files or sockets."""
     raise ValueError(f"{uri} is another document; put it under $defs and refer to #/$defs/...")
+
+
+def _properties(document: Mapping[str, object]) -> dict[str, Mapping[str, object]]:
+    properties = document.get("properties")
+    known = properties if isinstance(properties, dict) else {}
+    return {name: described for name, described in known.items() if isinstance(described, dict)}
 
 
 def _seed_range(document: Mapping[str, object]) -> tuple[int, int] | None:

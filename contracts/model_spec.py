@@ -6,6 +6,7 @@ Does not read files (`models.py` does). What a model needs of a device is measur
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from contracts import buckets, model_inputs
@@ -108,7 +109,19 @@ def predict_vram(
     profile = spec.profile
     if profile is None or not profile.profiles:
         return Prediction(spec.vram_bytes, spec.vram_bytes)
-    return predict_for(profile, dict(buckets.given(spec.schema, profile.inputs, fields)), fleet, spec.vram_bytes)
+    values = [value for _, value in buckets.given(spec.schema, profile.inputs, fields)]
+    try:
+        return _predicted(profile, tuple(fleet), spec.vram_bytes, *values)
+    except TypeError:  # a list or object, which is no number and cannot be remembered
+        return predict_for(profile, {}, fleet, spec.vram_bytes)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _predicted(
+    profile: ModelProfiles, fleet: tuple[tuple[str, bool], ...], declared_bytes: int, *values: object
+) -> Prediction:  # fmt: skip
+    # Most jobs of a model have parameters that another one had.
+    return predict_for(profile, dict(zip(profile.inputs, values, strict=True)), fleet, declared_bytes)
 
 
 def describe(spec: ModelSpec) -> dict[str, object]:

@@ -74,6 +74,9 @@ class ModelProfiles(_Part):
     model: str
     profiles: tuple[Profile, ...] = ()
 
+    def __hash__(self) -> int:
+        return hash(self.model)  # it is compared with itself, mostly
+
     @cached_property
     def inputs(self) -> tuple[str, ...]:
         """What the memory of a job depends on."""

@@ -256,6 +256,8 @@ def test_a_profile_decides_what_a_job_needs_and_without_one_the_author_or_nobody
     assert predict_vram(measured, {"size": 128}) == Prediction(138_240, 128_000)
     assert predict_vram(measured, {}).bytes == 69_120  # the default of the schema
     assert predict_vram(measured, {"size": 2560}).alone
+    assert predict_vram(measured, {"size": [1]}) == predict_vram(measured, {"size": "1"})
+    assert predict_vram(measured, {"size": 1}) != predict_vram(measured, {"size": True})
     assert predict_vram(declared, {"size": 2560}) == Prediction(1 << 20, 1 << 20)
     assert predict_vram(unknown, {}) == Prediction(0, 0)
 
