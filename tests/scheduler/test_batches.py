@@ -97,6 +97,19 @@ def test_caps_count_each_member() -> None:
     assert tenants == {"t_a": 2, "t_b": 1}
 
 
+def test_each_member_takes_a_token_of_its_own_and_so_many_are_asked_for() -> None:
+    """Field case 25 for batches: one pass is as many starts as it has members."""
+    world = pool()
+    rules = {"moderation": ev.ResourceRule(rate=3, window_ms=1_000)}
+    world.turn(policy=ev.PolicyApplied(position="1-1", resources=rules))
+    jobs = [world.submit(resources={"moderation": 1}, **BATCHED) for _ in range(4)]
+    assert batches(world.turn()) == []
+    assert world.state.wanted_tokens() == {"moderation": 3}
+    world.turn(limits=[ev.ResourceGranted(resource="moderation", n=3)])
+    assert batches(world.turn()) == [jobs[:3]]
+    assert verify(world.entries) == []
+
+
 def test_members_are_taken_in_fair_order_and_only_inside_the_lead() -> None:
     """A tenant that is ahead of the anchor by more than A does not ride along."""
     world = World()

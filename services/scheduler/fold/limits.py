@@ -143,7 +143,7 @@ class Limits:
         """Return how many tokens more could be used now, by limit.
 
         Args:
-            places_for: how many places could start a job of a class now.
+            places_for: how many jobs of a class could be started now.
         """
         wanted: dict[str, int] = {}
         for job_class, count in sorted(self.waiting.items()):
