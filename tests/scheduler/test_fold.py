@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from contracts import events as ev
@@ -104,6 +104,11 @@ def test_every_choice_can_be_made_again_from_the_log(steps: list[tuple[str, int]
 
 @settings(max_examples=100, deadline=None)
 @given(STEPS, st.integers(0, 200))
+@example(
+    [*[("submit", n) for n in (0, 0, 0, 3, 11)], ("cancel", 0), ("lose", 0), ("turn", 0), ("start", 0), ("turn", 0),
+     ("submit", 0)],
+    13,
+)  # fmt: skip
 def test_the_fold_from_any_snapshot_in_the_middle_is_the_same(steps: list[tuple[str, int]], cut: int) -> None:
     world = play(steps)
     cut = min(cut, len(world.entries))

@@ -87,8 +87,9 @@ def _better(scratch: Scratch, tenant: Tenant, user_id: str, deck: OnDeck) -> Wai
 def _pressing_of(
     scratch: Scratch, tenant: Tenant, shelf: Shelf, user: Account, deck: OnDeck
 ) -> Iterator[tuple[int, int, Waiting]]:  # fmt: skip
+    domains = scratch.boards.domains_at(deck.place)  # first: a kind of slot not seen yet cuts the domains anew
     job_class, domain = shelf.board.job_class, shelf.board.domain
-    if domain not in scratch.boards.domains_at(deck.place) or not domain.is_open(scratch.tokens):
+    if domain not in domains or not domain.is_open(scratch.tokens):
         return
     if job_class.resources or not scratch.room.fits(deck.place, job_class):
         return
