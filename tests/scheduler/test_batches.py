@@ -105,6 +105,11 @@ def test_each_member_takes_a_token_of_its_own_and_so_many_are_asked_for() -> Non
     jobs = [world.submit(resources={"moderation": 1}, **BATCHED) for _ in range(4)]
     assert batches(world.turn()) == []
     assert world.state.wanted_tokens() == {"moderation": 3}
+    narrow = pool(slot_bytes=25)
+    narrow.turn(policy=ev.PolicyApplied(position="1-1", resources=rules))
+    for _ in range(4):
+        narrow.submit(resources={"moderation": 1}, **BATCHED)
+    assert narrow.state.wanted_tokens() == {"moderation": 2}  # what cannot be used would be lost
     world.turn(limits=[ev.ResourceGranted(resource="moderation", n=3)])
     assert batches(world.turn()) == [jobs[:3]]
     assert verify(world.entries) == []

@@ -45,6 +45,13 @@ class Place:
         """Whether the slot could hold a job of this class if nothing else were on the device."""
         return could_hold(self.worker.models, self.slot.bytes, job_class)
 
+    def members_of(self, job_class: JobClass) -> int:
+        """Return how many jobs of this class an empty slot could take in one pass."""
+        if not self.could_hold(job_class):
+            return 0
+        room = self.slot.bytes // job_class.bytes if self.slot.bytes and job_class.bytes else job_class.max_batch
+        return min(room, job_class.max_batch)
+
     def can_hold(self, job_class: JobClass, added_bytes: int = 0) -> bool:
         """Whether a job of this class may lie on the deck, in place of what lies there.
 

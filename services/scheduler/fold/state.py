@@ -85,7 +85,7 @@ class PoolState(Books):
         def places_for(job_class: JobClass) -> int:
             if self.policy.boards.is_paused(job_class.model):
                 return 0
-            return sum(place.could_hold(job_class) for place in idle) * job_class.max_batch
+            return sum(place.members_of(job_class) for place in idle)
 
         return self.limits.wanted(places_for)
 
