@@ -47,9 +47,9 @@ class Shelf:
 
     __slots__ = ("board", "lanes", "noted")
 
-    def __init__(self, board: ClassBoard) -> None:
+    def __init__(self, board: ClassBoard, lane: Lane) -> None:
         self.board = board
-        self.lanes: list[Lane] = []
+        self.lanes = [lane]
         self.noted: Entry | None = None
 
     def lane(self, band: int) -> Lane | None:

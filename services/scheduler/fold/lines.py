@@ -105,18 +105,15 @@ class Lane:
 
     __slots__ = ("band", "board", "count", "heap", "queues", "user")
 
-    def __init__(self, band: int, user: str) -> None:
-        self.band, self.user, self.count = band, user, 0
-        self.heap: list[Waiting] = []
+    def __init__(self, first: Waiting) -> None:
+        self.band, self.user, self.count = first.band, first.user, 1
+        self.heap = [first]
         self.queues: dict[str, Queue] | None = None
         self.board: list[tuple[int, int, str]] | None = None
 
     def add(self, job: Waiting, users: Mapping[str, Account], view: View) -> None:
-        """Put a job into the lane."""
-        if not self.count:
-            self.user, self.queues, self.board = job.user, None, None
-            self.heap.clear()
-        elif self.queues is None and job.user != self.user:
+        """Put a further job into the lane; one that is empty is given up, never filled again."""
+        if self.queues is None and job.user != self.user:
             self._split(users, view)
         heappush(self.heap, job)
         self.count += 1
@@ -193,7 +190,8 @@ class Lane:
             queue = self.queues[job.user] = Queue()
         heappush(queue.heap, job)
         queue.count += 1
-        self.note(users[job.user], view)
+        if queue.heap[0] is job:  # behind others it changes nothing: the board knows of the first
+            self.note(users[job.user], view)
 
 
 def _prune(heap: list[Waiting], view: View) -> None:

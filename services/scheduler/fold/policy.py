@@ -138,24 +138,31 @@ class BlfqPolicy:
         tenant.waiting += 1
         user.waiting += 1
         self._live[job.job_id] = job
-        board, band = self.boards.of(job.job_class), job.band
-        board.count += 1
-        if band <= PRESSING:
+        if job.band <= PRESSING:
             self._pressing += 1
-        shelf = tenant.shelves.get(board)
-        if shelf is None:
-            shelf = tenant.shelves[board] = Shelf(board)
-        lane = shelf.lane(band)
-        if lane is None:
-            lane = Lane(band, job.user)
-            shelf.lanes.append(lane)
-        lane.add(job, tenant.users, self._view)
         if job.expires_at_ms < NEVER_MS:
             self._note_deadline(tenant, job)
-        if tenant.eligible:
-            self.boards.note(tenant, shelf)
-        else:
+        unknown = self._put(tenant, job)
+        if not tenant.eligible:
             self._review(tenant, lift=lift)
+        elif unknown is not None:
+            self.boards.note(tenant, unknown)
+
+    def _put(self, tenant: Tenant, job: Waiting) -> Shelf | None:
+        """Put the job into its lane; returns the shelf, unless the user's jobs there have put the tenant on boards."""
+        board = self.boards.of(job.job_class)
+        board.count += 1
+        shelf = tenant.shelves.get(board)
+        if shelf is None:
+            shelf = tenant.shelves[board] = Shelf(board, Lane(job))
+            return shelf
+        lane = shelf.lane(job.band)
+        if lane is None:
+            shelf.lanes.append(Lane(job))
+            return shelf
+        known = lane.queues is None and lane.user == job.user
+        lane.add(job, tenant.users, self._view)
+        return None if known else shelf
 
     def _remove(self, job_id: str) -> None:
         job = self._live.pop(job_id)
