@@ -2,7 +2,8 @@
 
 The numbers are a fit of that public trace: run times lognormal inside a model, models and tenants by Zipf's law, a
 tenant mostly asks for the model it asked for before, loading is quick where the weights lie in the host's cache and
-slow where not, LoRA and the number of pictures decide how long a run takes. The trace itself is not here.
+slow where not, LoRA and the number of pictures decide how long a run takes, and no hour or day is like another where
+`tide` says so. The trace itself is not here.
 """
 
 import math
@@ -28,6 +29,7 @@ CACHED_LOADS = 0.27  # of all loads, from the host's cache
 IMAGES = ((1, 0.58, 20), (2, 0.08, 24), (4, 0.19, 29), (8, 0.15, 30))  # pictures, share of jobs, median s
 LORA_SHARE, LORA_FACTOR = 0.17, 2.1
 MEAN_RUN_S = 28.7
+DAY_VARIANCE, HOUR_VARIANCE = 0.57, 1.4  # of the rate, as a multiple of its mean: dispersion 670 in days, 140 in hours
 # mean of a job's run over the median of its model's plainest jobs
 _COST = (
     sum(share * median_s / 20 for _, share, median_s in IMAGES)
@@ -86,11 +88,19 @@ def models(
     ]
 
 
+def tide(chance: random.Random, seconds: float) -> list[float]:
+    """Return by how much each hour is busier than the mean; the mean of all is 1."""
+    days = [_gamma(chance, DAY_VARIANCE) for _ in range(math.ceil(seconds / 86_400))]
+    hours = [days[hour // 24] * _gamma(chance, HOUR_VARIANCE) for hour in range(math.ceil(seconds / 3600))]
+    mean = sum(hours) / len(hours)
+    return [hour / mean for hour in hours]
+
+
 def arrivals(
     chance: random.Random, known: Sequence[Model], crowds: Sequence[Crowd], devices: int, seconds: float,
-    burst: Burst | None = None,
+    burst: Burst | Sequence[float] | None = None,
 ) -> list[Arrival]:  # fmt: skip
-    """Return the jobs of `seconds`, in order of arrival."""
+    """Return the jobs of `seconds`, in order of arrival; `burst`: bursts, or the tide of the hours."""
     made = [job for crowd in crowds for job in _of_crowd(chance, known, crowd, devices, seconds, burst)]
     return sorted(made, key=lambda job: (job.at_ms, job.job_id))
 
@@ -104,7 +114,8 @@ def flood(chance: random.Random, model: Model, tenant_id: str, count: int, at_ms
 
 
 def _of_crowd(
-    chance: random.Random, known: Sequence[Model], crowd: Crowd, devices: int, seconds: float, burst: Burst | None
+    chance: random.Random, known: Sequence[Model], crowd: Crowd, devices: int, seconds: float,
+    burst: Burst | Sequence[float] | None,
 ) -> list[Arrival]:  # fmt: skip
     jobs: list[Arrival] = []
     popular, loyal = _zipf(len(known), MODEL_ZIPF, MODEL_SHIFT), _zipf(crowd.tenants, TENANT_ZIPF)
@@ -148,8 +159,12 @@ def _pictures(chance: random.Random) -> tuple[int, int]:
 
 
 def _times(
-    chance: random.Random, per_s: float, begin_s: float, end_s: float, burst: Burst | None
+    chance: random.Random, per_s: float, begin_s: float, end_s: float, burst: Burst | Sequence[float] | None
 ) -> Iterator[float]:  # fmt: skip
+    if burst is not None and not isinstance(burst, Burst):
+        for hour, factor in enumerate(burst):  # Poisson's process forgets, so it may begin anew each hour
+            yield from _times(chance, max(1e-9, per_s * factor), hour * 3600, min(end_s, (hour + 1) * 3600), None)
+        return
     at_s = begin_s
     while at_s < end_s:
         yield at_s
@@ -160,6 +175,10 @@ def _density(at_s: float, burst: Burst) -> float:
     cycle_s = burst.on_s + burst.off_s
     low = max(0.02, (cycle_s - burst.factor * burst.on_s) / burst.off_s)
     return burst.factor if at_s % cycle_s < burst.on_s else low
+
+
+def _gamma(chance: random.Random, variance: float) -> float:
+    return chance.gammavariate(1 / variance, variance)
 
 
 def _zipf(count: int, exponent: float, shift: float = 0.0) -> list[float]:
