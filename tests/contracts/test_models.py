@@ -122,7 +122,6 @@ def test_all_faults_of_a_file_are_reported_together_with_their_places() -> None:
         ("[models]\none = 3", "write [models.one]"),
         (MODEL + MODEL, "one"),
         ("[models.one", "is not TOML"),
-        (MODEL.replace("vram_mib = 1", "vram_mib = 0"), "vram_mib: must be a whole number of 1 or more"),
         (MODEL + "vram = { grid = { prompt = [1] } }", "must be an integer or number of the schema"),
         (MODEL + "vram = { grid = { size = [] } }", "models.one.vram.grid.size: must be a list of numbers above 0"),
         (MODEL + "vram = { grid = { size = [0, 1] } }", "must be a list of numbers above 0"),
@@ -274,3 +273,11 @@ def test_a_profile_that_cannot_be_used_is_a_fault_and_says_what_to_do(content: b
     assert fault.startswith("pipelines.toml: models.one: profiles/one@1.json is ")
     assert words in fault
     assert fault.endswith("remove it, or measure again with `headrace vram audit`")
+
+
+@pytest.mark.parametrize("declared", ["0", "-1", "0.5", "true"])
+def test_a_model_that_is_said_to_need_nothing_is_refused(declared: str) -> None:
+    """Field case 68: who does not know what a model takes says nothing; then it runs alone."""
+    (fault,) = faults_of(MODEL.replace("vram_mib = 1", f"vram_mib = {declared}"))
+
+    assert "models.one.vram_mib: must be a whole number of 1 or more" in fault
