@@ -49,7 +49,7 @@ def machine_of(device: Device, spec: ModelSpec, base: Path, runtimes: Mapping[st
 
 def device_key(device: Device) -> str:
     """Return what profiles of this kind of device are looked up by."""
-    return Machine(kind=kind_of(device), name=_name_of(device)).device
+    return f"{kind_of(device)}/{_name_of(device)}"  # as `Machine.device` writes it
 
 
 def _name_of(device: Device) -> str:
