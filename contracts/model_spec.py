@@ -43,6 +43,8 @@ class ModelSpec:
     cost_inputs: tuple[str, ...] = ()  # they decide how long a job takes
     vram_grid: Mapping[str, tuple[int | float, ...]] = field(default_factory=dict, hash=False)
     profile: ModelProfiles | None = field(default=None, repr=False, compare=False)  # what an audit has measured
+    keep_warm_s: float | None = None  # for which it stays loaded unused; None: until its room is needed
+    pin: bool = False  # once loaded it stays
 
     @property
     def reference(self) -> str:

@@ -40,7 +40,7 @@ _DEFAULT_TIMEOUT_S = 600.0
 _STAND_IN = b'{"type": "object"}'  # read instead of a file that has a fault already: one cause, one fault
 _MODEL_KEYS = frozenset(
     {"entry", "inputs", "version", "pools", "vram_mib", "max_batch", "timeout_s", "silence_s"}
-    | {"interpreter", "env", "resources", "cost_inputs", "vram"}
+    | {"interpreter", "env", "resources", "cost_inputs", "vram", "keep_warm_s", "pin"}
 )
 _RESOURCE_KEYS = frozenset({"rate", "window_s"})
 _MODEL_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -131,6 +131,8 @@ def _model(name: str, table: Table, base: Path, read: ReadFile, resources: Mappi
         cost_inputs=_cost_inputs(table, schema),
         vram_grid=_grid(table, schema),
         profile=_profile(table, f"{name}@{version}", read),
+        keep_warm_s=table.seconds("keep_warm_s", None),
+        pin=table.flag("pin"),
     )
 
 

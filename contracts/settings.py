@@ -116,6 +116,9 @@ class WorkerSettings(Group):
     """The supervisor and its children."""
 
     devices: str = ""  # "cpu*2", "sim:24GiB*4"; empty: what is found, else one CPU device
+    slots: Annotated[int, Field(ge=1, le=64)] = 1  # jobs that may share one device
+    reserve_mib: Count = 1_024  # of a GPU, left to its driver and to other programs
+    max_models: Annotated[int, Field(ge=1, le=16)] = 4  # resident on one device
     heartbeat_s: Positive = 1.0
     lease_s: Positive = 10.0
     drain_s: Seconds = 30.0

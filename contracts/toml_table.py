@@ -83,6 +83,14 @@ class Table:
         self.fault(key, f"must be a number of seconds above 0, not {_kind(value)}")
         return default
 
+    def flag(self, key: str) -> bool:
+        """Read true or false, false when the key is not there."""
+        value = self._values.get(key, False)
+        if isinstance(value, bool):
+            return value
+        self.fault(key, f"must be true or false, not {_kind(value)}")
+        return False
+
     def pools(self, key: str, default: str) -> tuple[str, ...]:
         """Read a list of pool names, never empty, each once."""
         value = self._values.get(key, [default])

@@ -18,7 +18,8 @@ class ModelLoadCompleted(Event):
     TYPE: ClassVar[str] = "model.load_completed"
     model: str
     ms: int
-    bytes: int | None = None
+    bytes: int | None = None  # that it holds, where the device can tell
+    evicted: tuple[str, ...] | None = None  # models that left to make room; None: a slot holds one, so all others
 
 
 class PromptEncoded(Event):

@@ -15,7 +15,8 @@ from contracts.profiles import Point
 from headrace.vram.grid import Number, is_hopeless
 from services.gpu_worker.devices import Device
 from services.gpu_worker.machine import in_use, installed
-from services.gpu_worker.slots.attempt import Attempt, Bounds
+from services.gpu_worker.residency.device_memory import DeviceMemory
+from services.gpu_worker.slots.attempt import Attempt, Bounds, Loaded
 from services.gpu_worker.slots.child_process import child_environment
 from services.gpu_worker.slots.frames import Telemetry
 from services.gpu_worker.slots.outcome import Outcome, Verdict
@@ -53,7 +54,7 @@ class _Nobody:
     """Listens to an attempt for no one."""
 
     def on_load_started(self) -> None: ...
-    def on_loaded(self, ms: float) -> None: ...
+    def on_loaded(self, loaded: Loaded) -> None: ...
     def on_telemetry(self, frame: Telemetry) -> None: ...
 
 
@@ -72,7 +73,7 @@ async def measure(plan: Plan, device: Device, threads: int, folder: Path, on_poi
                 found.runtimes |= in_use(runs.slot.child_pid, versions)
             on_point(number)
     finally:
-        await runs.slot.close()
+        await runs.memory.close()
     return found
 
 
@@ -81,7 +82,10 @@ class _Runs:
 
     def __init__(self, plan: Plan, device: Device, threads: int, folder: Path) -> None:
         self._plan, self._device, self._folder = plan, device, folder
-        self.slot = Slot(device, Bounds(), lambda env: child_environment(os.environ, env, threads, limits_memory=True))
+        self.memory = DeviceMemory(
+            device, Bounds(), lambda env: child_environment(os.environ, env, threads, limits_memory=True)
+        )
+        self.slot = Slot(self.memory)
         self._begun = 0
         self._is_warm = False
 
@@ -93,7 +97,7 @@ class _Runs:
         for _ in range(self._plan.repeat):
             outcome = await self._run(point)
             if outcome.verdict is not Verdict.COMPLETED:
-                await self.slot.close()  # what is left in it is in fragments
+                await self.memory.empty()  # what is left in a child that failed is in fragments
                 self._is_warm = False
                 return Point(inputs=dict(point))
             if outcome.peak_bytes is None:

@@ -31,6 +31,9 @@ class WorkerConfig:
     pool: str
     data_dir: Path
     devices: tuple[DeviceSpec, ...]
+    slots: int  # of each device: so many jobs share its memory
+    reserve_bytes: int  # of a real device, for its driver and other programs
+    max_models: int  # that may be resident on one device
     heartbeat_s: float
     lease_s: float
     drain_s: float
@@ -44,7 +47,7 @@ class WorkerConfig:
     @property
     def threads(self) -> int:
         """How many threads one child may use: idle OpenMP threads on busy cores cost ten times the run time."""
-        return max(1, self.host.cores // len(self.devices))
+        return max(1, self.host.cores // (len(self.devices) * self.slots))
 
 
 def worker_config(settings: Settings, host: Host) -> WorkerConfig:
@@ -59,6 +62,9 @@ def worker_config(settings: Settings, host: Host) -> WorkerConfig:
         pool=worker.pool,
         data_dir=settings.data_dir.absolute(),
         devices=devices,
+        slots=worker.slots,
+        reserve_bytes=worker.reserve_mib << 20,
+        max_models=worker.max_models,
         heartbeat_s=worker.heartbeat_s,
         lease_s=worker.lease_s,
         drain_s=worker.drain_s,

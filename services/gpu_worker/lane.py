@@ -11,7 +11,7 @@ every moment.
 import asyncio
 import itertools
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -31,6 +31,14 @@ from services.gpu_worker.writer import AttemptWriter, GaveUp, until_answered
 
 FINISHING = 2
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A slot as people see it, and what is reserved for it on its device."""
+
+    bytes_reserved: int
+    slot: dict[str, object]
 
 
 class Lane:
@@ -55,6 +63,7 @@ class Lane:
         shop = self._shop
         right = Right(shop.pool, shop.worker_id, offer, fence=offer.fence + 1, attempt=offer.attempt + 1)
         self._deck.append(OnDeck(offer, position, right, self._folders.pop() if self._folders else self._new_folder()))
+        self._expect()
         self._arrived.set()
 
     def withdraw(self, offer_id: str) -> None:
@@ -62,6 +71,11 @@ class Lane:
         for waiting in [entry for entry in self._deck if entry.offer.offer_id == offer_id]:
             self._deck.remove(waiting)
             self._drop(waiting)
+
+    def _expect(self) -> None:
+        """Let the device know what comes next, so that a model which is not there is on its way."""
+        comes = [(self._shop.models.find(entry.offer.model), entry.offer) for entry in (*self._starting, *self._deck)]
+        self.slot.expect([(spec, offer.bytes or spec.vram_bytes) for spec, offer in comes if spec is not None])
 
     def stop(self, job_id: str, fence: int, reason: Stop) -> None:
         """End that attempt if it is running here, and do not hold it back if it has ended."""
@@ -94,18 +108,19 @@ class Lane:
         """Tell whether the store has answered the start of this attempt."""
         return key in self._held
 
-    def describe(self) -> dict[str, object]:
-        """Describe the slot and what is reserved on its device: the larger of what runs and what lies on deck."""
+    def describe(self) -> Described:
+        """Describe the slot and what is reserved for it: the larger of what runs and what lies on deck."""
         running_bytes = sum(running.right.offer.bytes for running in self._current)
         deck_bytes = sum(entry.offer.bytes for entry in self._deck)
         model = self.slot.loaded_model
-        state = {
+        slot = {
             "index": self.index,
             "state": self.slot.state,
             "childPid": self.slot.child_pid,
             "model": model.reference if model else None,
+            "waitsFor": self.slot.waits_for,
         }
-        return {"bytesReserved": max(running_bytes, deck_bytes), "slots": [state]}
+        return Described(max(running_bytes, deck_bytes), slot)
 
     def close(self) -> list[OnDeck]:
         """Take nothing more; return what lay on deck."""
@@ -113,6 +128,7 @@ class Lane:
         self._arrived.set()
         left = list(self._deck)
         self._deck.clear()
+        self._expect()
         return left
 
     def hand_back(self) -> None:
@@ -209,14 +225,14 @@ class Lane:
         return accepted
 
     def _started_event(self, entry: OnDeck) -> ev.JobStarted:
-        warm = self.slot.warm_model
+        spec = self._shop.models.find(entry.offer.model)
         return ev.JobStarted(
             worker_id=self._shop.worker_id,
             offer_id=entry.offer.offer_id,
             slot=self.index,
             device=self.slot.device.name,
             attempt=entry.right.attempt,
-            warm=warm is not None and warm is self._shop.models.find(entry.offer.model),
+            warm=spec is not None and self.slot.memory.is_warm(spec),
             batch=entry.offer.batch or None,
         )
 
@@ -234,6 +250,7 @@ class Lane:
         return [running]
 
     def _drop(self, entry: OnDeck) -> None:
+        self._expect()
         self._shop.handled.add(entry.position)
         self._folders.append(entry.scratch)
 

@@ -93,7 +93,7 @@ class Performer:
             message = "this worker does not serve this version of the model"
             return Outcome(Verdict.FAILED, "model_load_failed", message)
         try:
-            return running.attempt(spec, self._slot.device.bytes_total)
+            return running.attempt(spec)
         except (ValueError, KeyError, TypeError) as error:
             return _not_run(running.right.job_id, error)
 

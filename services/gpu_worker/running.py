@@ -19,7 +19,7 @@ from contracts.store.replies import Started
 from services.gpu_worker.artifacts import Intake
 from services.gpu_worker.input_files import InputFiles, Wanted
 from services.gpu_worker.previews import LIMIT_BYTES, Previews
-from services.gpu_worker.slots.attempt import Attempt
+from services.gpu_worker.slots.attempt import Attempt, Loaded
 from services.gpu_worker.slots.frames import ArtifactFile, Milestone, Preview, Progress, Telemetry
 from services.gpu_worker.slots.watchdog import Limits
 from services.gpu_worker.writer import AttemptWriter
@@ -59,7 +59,7 @@ class Running:
         """The server's time: that of our start and what passed since; this host's clock may be wrong."""
         return self._started_ms + self.elapsed_ms
 
-    def attempt(self, spec: ModelSpec, device_bytes: int) -> Attempt:
+    def attempt(self, spec: ModelSpec) -> Attempt:
         """Return what the slot runs. Raises ValueError, KeyError or TypeError if the body is not a job's."""
         asked = orjson.loads(self._body.partition(b"\n")[0])
         self.asked = Attempt(
@@ -67,7 +67,7 @@ class Running:
             fence=self.right.fence,
             model=spec,
             inputs={"prompt": asked["prompt"], **(self._brought or asked.get("input", {}))},
-            budget_bytes=self.right.offer.bytes or spec.vram_bytes or device_bytes,
+            budget_bytes=self.right.offer.bytes or spec.vram_bytes,
             scratch=self.scratch,
             log_path=log_path(self.scratch),
             limits=Limits(self.right.offer.timeout_ms / 1000, spec.silence_s),
@@ -110,9 +110,13 @@ class Running:
     def on_load_started(self) -> None:
         self._tell(ev.ModelLoadStarted(model=self.right.offer.model))
 
-    def on_loaded(self, ms: float) -> None:
-        self.load_ms = round(ms)
-        self._tell(ev.ModelLoadCompleted(model=self.right.offer.model, ms=round(ms)))
+    def on_loaded(self, loaded: Loaded) -> None:
+        self.load_ms = round(loaded.ms)
+        self._tell(
+            ev.ModelLoadCompleted(
+                model=self.right.offer.model, ms=self.load_ms, bytes=loaded.bytes, evicted=loaded.evicted
+            )
+        )
 
     def on_telemetry(self, frame: Telemetry) -> None:
         match frame:

@@ -24,6 +24,7 @@ from services.gpu_worker.finish import Desk
 from services.gpu_worker.input_files import InputFiles
 from services.gpu_worker.profile_watch import ProfileWatch, fits
 from services.gpu_worker.profiles import Profiles
+from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.session import Ending, Session
 from services.gpu_worker.slots.child_process import child_environment
 from services.gpu_worker.slots.slot import Slot
@@ -49,14 +50,22 @@ class Supervisor:
         config = self._config
         devices = await asyncio.to_thread(claim_devices, config.devices, config.host.name, config.host.lock_dir)
         self._sweep(devices)
-        slots = [Slot(device, config.bounds, self._environment) for device in devices]
+        memories = [self._memory(device) for device in devices]
+        slots = [Slot(memory) for memory in memories for _ in range(config.slots)]
         told = await asyncio.to_thread(fits, self._models, devices)
         self._profiles_told = orjson.dumps(told).decode() if told else ""
         try:
             return await self._register_until_stopped(devices, slots, stop, hurry)
         finally:
-            await asyncio.gather(*(slot.close() for slot in slots))
+            await asyncio.gather(*(memory.close() for memory in memories))
             release_devices(devices)
+
+    def _memory(self, device: Device) -> DeviceMemory:
+        config = self._config
+        reserve_bytes = 0 if device.kind in ("cpu", "sim") else config.reserve_bytes
+        return DeviceMemory(
+            device, config.bounds, self._environment, reserve_bytes=reserve_bytes, max_models=config.max_models
+        )
 
     async def _register_until_stopped(
         self, devices: Sequence[Device], slots: Sequence[Slot], stop: asyncio.Event, hurry: asyncio.Event

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import groupby
 from typing import Any
 
 import orjson
@@ -46,6 +47,7 @@ class Session:
         self._inbox = Inbox(store, shop, self.lanes)
         self._lost, self._done = asyncio.Event(), asyncio.Event()
         self._told: tuple[ev.SlotInfo, ...] = ()
+        self._told_loads = 0
         self._shown = ""  # the devices as they are in our hash
 
     @property
@@ -99,7 +101,18 @@ class Session:
 
     def _devices(self) -> str:
         """Describe devices and slots for people; decisions are made from the log alone."""
-        return orjson.dumps([lane.slot.device.describe() | lane.describe() for lane in self.lanes]).decode()
+        devices = []
+        for memory, lanes in groupby(self.lanes, key=lambda lane: lane.slot.memory):
+            told = [lane.describe() for lane in lanes]
+            devices.append(
+                memory.device.describe()
+                | {
+                    "bytesReserved": sum(lane.bytes_reserved for lane in told),
+                    "slots": [lane.slot for lane in told],
+                    "models": memory.describe(),
+                }
+            )
+        return orjson.dumps(devices).decode()
 
     async def _announce(self, event: ev.Event, state: str = "") -> Reply:
         write_id = mint_token(random.getrandbits(80))
@@ -134,14 +147,16 @@ class Session:
         self._shown = devices
         self._shop.handled.difference_update(handled)
         self._obey(held, beat)
-        if self.slots != self._told and not self._shop.desk.draining.is_set():
-            await self._tell_slots(self.slots)
+        # Whoever starts a cold model is believed to hold nothing else until we have spoken, so speak after each load.
+        loads = sum(lane.slot.memory.loads for lane in self.lanes)
+        if (self.slots, loads) != (self._told, self._told_loads) and not self._shop.desk.draining.is_set():
+            await self._tell_slots(self.slots, loads)
 
-    async def _tell_slots(self, slots: tuple[ev.SlotInfo, ...]) -> None:
+    async def _tell_slots(self, slots: tuple[ev.SlotInfo, ...], loads: int) -> None:
         event = ev.WorkerChanged(worker_id=self._shop.worker_id, slots=slots)
         write_id = mint_token(random.getrandbits(80))
         await self._store.attempts.announce(self._config.pool, self._shop.worker_id, event, write_id)
-        self._told = slots
+        self._told, self._told_loads = slots, loads
 
     def _obey(self, held: Sequence[tuple[Lane, tuple[str, int], bool]], beat: Beat) -> None:
         for (lane, (job_id, fence), accepted), flag in zip(held, beat.held, strict=True):
@@ -189,9 +204,10 @@ class Session:
 
 def slot_info(lane: Lane) -> ev.SlotInfo:
     """Describe a slot for the scheduler."""
-    device, warm = lane.slot.device, lane.slot.warm_model
-    models = (warm.reference,) if warm else ()
-    return ev.SlotInfo(index=lane.index, device=device.name, kind=device.kind, bytes=device.bytes_total, models=models)
+    memory = lane.slot.memory
+    device = memory.device
+    room_bytes, models = memory.ledger.room_bytes, memory.models
+    return ev.SlotInfo(index=lane.index, device=device.name, kind=device.kind, bytes=room_bytes, models=models)
 
 
 async def _first_of(tasks: Sequence["asyncio.Task[None]"], *events: asyncio.Event) -> None:

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 from contracts.model_spec import ModelSpec
 from contracts.models import load
 from services.gpu_worker.devices import Device
-from services.gpu_worker.slots.attempt import Attempt, Bounds
+from services.gpu_worker.residency.device_memory import DeviceMemory
+from services.gpu_worker.slots.attempt import Attempt, Bounds, Loaded
 from services.gpu_worker.slots.child_process import child_environment
 from services.gpu_worker.slots.frames import Telemetry
 from services.gpu_worker.slots.outcome import Outcome
+from services.gpu_worker.slots.resident import Environment
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.slots.watchdog import Limits
 
@@ -42,8 +44,8 @@ class Recorder:
     def on_load_started(self) -> None:
         self.loads.append(None)
 
-    def on_loaded(self, ms: float) -> None:
-        self.loads.append(ms)
+    def on_loaded(self, loaded: Loaded) -> None:
+        self.loads.append(loaded.ms)
 
     def on_telemetry(self, frame: Telemetry) -> None:
         self.telemetry.append(frame)
@@ -84,18 +86,20 @@ class Rig:
         return recorder, asyncio.ensure_future(self.slot.run(attempt, recorder))
 
 
-@asynccontextmanager
-async def rig(folder: Path, bounds: Bounds = QUICK, kind: str = "cpu") -> AsyncIterator[Rig]:
-    device = Device(f"{kind}-test-0-0", kind, 0, 1 << 30, lock_fd=-1, lock_inode=0)
-    slot = Slot(device, bounds, environment)
-    try:
-        yield Rig(folder, slot)
-    finally:
-        await slot.close()
-
-
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
     return child_environment(os.environ, extra, threads=1, limits_memory=True)
+
+
+@asynccontextmanager
+async def rig(
+    folder: Path, bounds: Bounds = QUICK, kind: str = "cpu", environment: Environment = environment
+) -> AsyncIterator[Rig]:
+    device = Device(f"{kind}-test-0-0", kind, 0, 1 << 30, lock_fd=-1, lock_inode=0)
+    memory = DeviceMemory(device, bounds, environment)
+    try:
+        yield Rig(folder, Slot(memory))
+    finally:
+        await memory.close()
 
 
 def alive(pid: int) -> bool:

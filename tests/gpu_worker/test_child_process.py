@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,7 @@ def run(model, inputs, job):
 """
 HOST = """
 import asyncio, sys
+from collections.abc import Mapping
 from pathlib import Path
 from tests.gpu_worker.rig import Recorder, model, rig
 from services.gpu_worker.slots.frames import Progress
@@ -151,19 +153,18 @@ def test_what_a_child_said_before_it_was_heard_is_not_lost(tmp_path: Path) -> No
     spoken = tmp_path / "spoken"
     (tmp_path / "quick.py").write_text(SPEAKS_EARLY.format(marker=str(spoken)))
 
-    class Late(Recorder):
-        def on_load_started(self) -> None:
-            asyncio.get_running_loop().call_soon(self.keep_the_loop_busy)
+    def keep_the_loop_busy() -> None:
+        while not spoken.exists():
+            time.sleep(0.01)
 
-        @staticmethod
-        def keep_the_loop_busy() -> None:
-            while not spoken.exists():
-                time.sleep(0.01)
+    def late(extra: Mapping[str, str]) -> dict[str, str]:  # asked just before the child is started
+        asyncio.get_running_loop().call_soon(keep_the_loop_busy)
+        return environment(extra)
 
     async def run() -> Verdict:
-        async with rig(tmp_path) as own, asyncio.timeout(PATIENCE_S):
+        async with rig(tmp_path, environment=late) as own, asyncio.timeout(PATIENCE_S):
             spec = model("echo", entry=tmp_path / "quick.py")
-            return (await own.slot.run(own.attempt(spec), Late())).verdict
+            return (await own.slot.run(own.attempt(spec), Recorder())).verdict
 
     assert uvloop.run(run()) is Verdict.COMPLETED
 

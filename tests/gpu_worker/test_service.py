@@ -173,6 +173,10 @@ async def test_people_can_see_what_each_slot_is_doing(store: Store, tmp_path: Pa
             await asyncio.sleep(0.02)
         (device,) = json.loads((await store.workers(POOL))[own.worker_id]["devices"])
         assert (device["uuid"], device["kind"]) == ("cpu-test-0-0", "cpu")
-        assert device["slots"] == [{"index": 0, "state": "busy", "childPid": own.child_pid, "model": "slow@1"}]
+        (slot,), (resident,) = device["slots"], device["models"]
+        assert slot == {"index": 0, "state": "busy", "childPid": own.child_pid, "model": "slow@1", "waitsFor": None}
+        assert resident == {
+            "model": "slow@1", "state": "busy", "bytes": 64 << 20, "pinned": False, "childPid": own.child_pid
+        }  # fmt: skip
         await own.stage.cancel(job_id)
         await own.stage.saw("job.cancelled", job_id)

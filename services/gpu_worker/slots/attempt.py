@@ -20,17 +20,27 @@ class Attempt:
     fence: int
     model: ModelSpec  # equal ones share a warm child
     inputs: Mapping[str, Any]
-    budget_bytes: int
+    budget_bytes: int  # 0: nobody has measured what it needs, so it gets the whole device
     scratch: Path  # exists and is nobody else's
     log_path: Path
     limits: Limits
+    alone: bool = False  # in a fresh child that has the whole device
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What it took to have the model: how long the attempt waited, what the model holds, who left for it."""
+
+    ms: float
+    bytes: int | None
+    evicted: tuple[str, ...]
 
 
 class Listener(Protocol):
     """Whoever wants to know how an attempt goes; called on the loop, in order, never after its end."""
 
     def on_load_started(self) -> None: ...
-    def on_loaded(self, ms: float) -> None: ...
+    def on_loaded(self, loaded: Loaded) -> None: ...
     def on_telemetry(self, frame: Telemetry) -> None: ...
 
 
@@ -53,4 +63,7 @@ class Bounds:
     term_grace_s: float = 0.5
     reap_s: float = 10.0
     load_s: float = 600.0
+    back_s: float = 5.0  # for the bytes of a process that is gone to be free again
+    room_s: float = 30.0  # that an attempt waits for room which nothing of ours will make
+    host_s: float = 60.0  # that a prepared child stays which nobody wants any more
     result_bytes: int = 64 << 10

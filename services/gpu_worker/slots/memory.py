@@ -11,10 +11,19 @@ import re
 import resource
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 SUPPORTED = sys.platform == "linux"
 _FIGURE = re.compile(rb"(VmRSS|VmData):\s+(\d+) kB")
 _PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
+_DATA = re.compile(rb"VmData:\s+(\d+) kB")
+
+
+class Measured(NamedTuple):
+    """Bytes of a process above its base."""
+
+    used_bytes: int | None
+    peak_bytes: int | None
 
 
 class ProcessMemory:
@@ -48,10 +57,14 @@ class ProcessMemory:
         with contextlib.suppress(OSError):
             os.write(self._reset_fd, b"5")
 
-    def peak_bytes(self) -> int | None:
-        """Return the most memory above the base since `reset_peak`, or None where it cannot be known."""
-        match = _PEAK.search(self._status())
-        return None if match is None else max(0, (int(match[1]) << 10) - self._resident_bytes)
+    def measure(self) -> Measured:
+        """Return what it has and the most it had since `reset_peak`, None where it cannot be known."""
+        status = self._status()
+        peak, data = _PEAK.search(status), _DATA.search(status)
+        return Measured(
+            None if data is None or not self._base_bytes else max(0, (int(data[1]) << 10) - self._base_bytes),
+            None if peak is None else max(0, (int(peak[1]) << 10) - self._resident_bytes),
+        )
 
     def close(self) -> None:
         for fd in (self._status_fd, self._reset_fd):

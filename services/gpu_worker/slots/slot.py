@@ -1,4 +1,4 @@
-"""One slot of a device: at most one child, one model in it, one attempt or one batch of attempts at a time.
+"""One slot of a device: at most one attempt, or one batch of attempts, at a time, in a child that has its model.
 
 Promises: `run` and `run_batch` return when the author's code has stopped, be it by its own answer or by the reaping of
 its whole process group, and by then each attempt has exactly one Outcome; one member of a batch is stopped without the
@@ -11,37 +11,32 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
+from services.gpu_worker.residency.device_memory import DeviceMemory, Refusal
+from services.gpu_worker.residency.ledger import Want
 from services.gpu_worker.slots import watchdog
-from services.gpu_worker.slots.attempt import Attempt, Bounds, Listener, Member
-from services.gpu_worker.slots.child_process import ChildProcess, ChildSpec, spawn
+from services.gpu_worker.slots.attempt import Attempt, Listener, Loaded, Member
 from services.gpu_worker.slots.frames import (
     BatchOver,
     Cancelled,
     Done,
     End,
     Failed,
-    Frame,
-    Heartbeat,
     LoadFailed,
-    Prepared,
     Progress,
-    ProtocolError,
-    Ready,
     Telemetry,
     encode_cancel,
-    encode_close,
-    encode_load,
     encode_run,
     encode_run_batch,
 )
 from services.gpu_worker.slots.memory import oom_kills
 from services.gpu_worker.slots.one_pass import Pass
-from services.gpu_worker.slots.outcome import Outcome, Stop, classify, of_member
+from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify, of_member
+from services.gpu_worker.slots.resident import Resident, first_of
 
 
 class SlotQuarantined(Exception):
@@ -49,47 +44,49 @@ class SlotQuarantined(Exception):
 
 
 class Slot:
-    """See the module. `environment` makes the whole environment of a child from what its model adds."""
+    """See the module. Several slots may share the memory of a device."""
 
-    def __init__(
-        self,
-        device: Device,
-        bounds: Bounds,
-        environment: Callable[[Mapping[str, str]], dict[str, str]],
-    ) -> None:
-        self.device, self.quarantined = device, False
-        self._bounds, self._environment = bounds, environment
+    def __init__(self, memory: DeviceMemory) -> None:
+        self.memory, self.quarantined = memory, False
+        self._bounds = memory.bounds
         self._loop = asyncio.get_running_loop()
-        self._child: ChildProcess | None = None
-        self._model: ModelSpec | None = None  # what is loaded, or being loaded, in the child
-        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._resident: Resident | None = None  # the last one it used
         self._run: Pass | None = None
-        self._condemned = False  # the child was signalled or broke the protocol
-        self._oom_kills = 0
-        self.heard_s = 0.0  # loop time of the child's last frame: a metric
+
+    @property
+    def device(self) -> Device:
+        return self.memory.device
 
     @property
     def child_pid(self) -> int | None:
-        return self._child.pid if self._child else None
+        return self._resident.pid if self._resident and not self._resident.is_gone else None
 
     @property
     def warm_model(self) -> ModelSpec | None:
-        """The model that is resident and ready to run."""
-        return self._model if self._child and self._ready.done() and not self._condemned else None
+        """The model that was used last, if it is resident and ready to run."""
+        return self._resident.model if self._resident and self._resident.is_ready else None
 
     @property
     def loaded_model(self) -> ModelSpec | None:
-        """The model that is in the child, or on its way into it."""
-        return self._model if self._child else None
+        """The model that was used last, or that is on its way into memory."""
+        return self._resident.model if self._resident and not self._resident.is_gone else None
 
     @property
     def state(self) -> str:
-        """One word for people: idle, loading, busy, quarantined."""
+        """One word for people: idle, waiting (for memory), loading, busy, quarantined."""
         if self.quarantined:
             return "quarantined"
         if self._run is None:
             return "idle"
-        return "busy" if self._run.begun_s is not None else "loading"
+        if self._run.begun_s is not None:
+            return "busy"
+        return "loading" if self._run.resident is not None else "waiting"
+
+    @property
+    def waits_for(self) -> str | None:
+        """Why what is started does not run yet."""
+        run = self._run
+        return self.memory.reason(self._want(run)) if run is not None and run.resident is None else None
 
     async def run(self, attempt: Attempt, listener: Listener) -> Outcome:
         """Run one accepted attempt to its end; a second one meanwhile is a mistake of the caller."""
@@ -102,12 +99,16 @@ class Slot:
         if self.quarantined:
             raise SlotQuarantined(self.device.name)
         assert self._run is None
-        run = self._run = Pass(members, max(self.device.bytes_total, members[0].attempt.budget_bytes))
+        run = self._run = Pass(members)
         try:
-            if self.warm_model != run.first.model:
-                await self._load(run)
-            if not run.ended.done():
-                self._begin(run)
+            resident = self.memory.at_once(self, self._want(run)) or await self._wait_for_room(run)
+            if resident is not None:
+                self._resident = run.resident = resident
+                resident.user = self
+                if run.asked_s is not None or not resident.is_ready:
+                    await self._load(run, resident)
+                if not run.ended.done():
+                    self._begin(run, resident)
             await run.ended
             await self._conclude(run)
         finally:
@@ -127,8 +128,16 @@ class Slot:
             member.stop = reason
         if all(other.stop is not None for other in run.open):
             self._end_pass(run)
-        elif self._child is not None and run.in_batch:  # before, it is just left out
-            self._child.cancel(encode_cancel(job, fence))
+        elif run.resident is not None and run.in_batch:  # before, it is just left out
+            run.resident.process.cancel(encode_cancel(job, fence))
+
+    def expect(self, comes: Sequence[tuple[ModelSpec, int]]) -> None:
+        """Note what is to run next, in order: each model and the bytes it needs."""
+        most_bytes = self.memory.ledger.room_bytes
+        self.memory.expect(self, [Want(model, min(needed_bytes, most_bytes)) for model, needed_bytes in comes])
+
+    def _want(self, run: Pass) -> Want:
+        return Want(run.first.model, run.budget_bytes(self.memory.ledger.room_bytes), run.first.alone)
 
     def _stop_pass(self, run: Pass, reason: Stop) -> None:
         """Begin to end all that runs."""
@@ -136,42 +145,57 @@ class Slot:
         self._end_pass(run)
 
     def _end_pass(self, run: Pass) -> None:
-        if run.ladder is None and not run.ended.done():
-            run.ladder = asyncio.ensure_future(self._climb(run))
+        if run.resident is None:
+            run.end()
+        elif run.ladder is None and not run.ended.done():
+            run.ladder = asyncio.ensure_future(self._climb(run, run.resident))
 
-    async def close(self) -> None:
-        """End the child, politely if it is idle, and wait until its memory is back."""
-        if self._child is not None and self._ready.done() and not self._condemned:
-            self._child.send(encode_close())
-            await asyncio.wait([self._child.gone], timeout=self._bounds.cancel_grace_s)
-        await self._reap()
-
-    async def _load(self, run: Pass) -> None:
-        """Replace the child by one that has the attempt's model resident, or end the run."""
-        await self.close()
-        for member in run.members.values():
-            member.listener.on_load_started()
-        model, lock = run.first.model, (self.device.lock_fd,) if self.device.lock_fd >= 0 else ()
-        spec = ChildSpec(model.entry, model.interpreter, self._environment(model.env), lock)
-        self._ready, self._condemned, self._oom_kills = self._loop.create_future(), False, oom_kills()
+    async def _wait_for_room(self, run: Pass) -> Resident | None:
+        """Return the resident that the device gives to the pass, or end the pass."""
+        want = self._want(run)
+        if want.alone or not self.memory.is_warm(want.model):
+            run.tell_load_started(self._loop.time())
+        asking = self.memory.ask(self, want)
+        await first_of(asking, run.ended)
+        if not asking.done():
+            asking.cancel()
+            await asyncio.wait([asking])
         try:
-            child = run.child = self._child = spawn(spec, self._on_frame, self._on_violation)
+            found = None if asking.cancelled() else asking.result()
         except OSError as error:
             run.load_failed = LoadFailed("model_load_failed", f"cannot start a child: {error.strerror}")
-            run.end()
-            return
-        self._model = model
-        child.log.begin(run.first.log_path)
-        child.gone.add_done_callback(lambda gone: self._on_gone(child, gone.result()))
-        await child.connect()  # only now, as what it says at once must find the child and the run that wait for it
-        await asyncio.wait([self._ready, run.ended], timeout=self._bounds.load_s, return_when=asyncio.FIRST_COMPLETED)
-        if not self._ready.done() and not run.ended.done():
-            self._stop_pass(run, Stop.LOAD_TIMEOUT)
+            found = None
+        if isinstance(found, Resident) and not run.ended.done():
+            return found
+        if isinstance(found, Resident):
+            self.memory.put_back(found)
+        elif isinstance(found, Refusal):
+            self.quarantined = self.memory.has_stuck
+            run.refused = _refused(found)
+        run.end()
+        return None
+
+    async def _load(self, run: Pass, resident: Resident) -> None:
+        """Have the model resident, or end the run."""
+        if run.asked_s is None:  # it was there when we asked
+            run.tell_load_started(self._loop.time())
+        if not resident.is_ready:  # else it was loaded while we waited
+            resident.process.log.begin(run.first.log_path)
+            loading = asyncio.ensure_future(resident.load(resident.slice_bytes))
+            await first_of(loading, run.ended, within_s=self._bounds.load_s)
+            if not loading.done() and not run.ended.done():
+                self._stop_pass(run, Stop.LOAD_TIMEOUT)
+            await first_of(loading, run.ended)
+        if resident.is_ready:
+            self.memory.loaded(resident)
+            waited_ms = (self._loop.time() - (run.asked_s or 0.0)) * 1000
+            run.tell_loaded(Loaded(waited_ms, resident.process.memory.measure().used_bytes, tuple(resident.evicted)))
+            resident.evicted.clear()
+        elif not run.ended.done():
             await run.ended
 
-    def _begin(self, run: Pass) -> None:
-        child = run.child = self._child
-        if child is None or run.stop is not None:
+    def _begin(self, run: Pass, resident: Resident) -> None:
+        if not resident.is_ready or run.stop is not None:
             run.end()
             return
         for key, member in run.members.items():
@@ -181,14 +205,15 @@ class Slot:
         if not asked:
             run.end()
             return
-        child.memory.limit(run.budget_bytes)
-        child.memory.reset_peak()
-        child.log.begin(run.first.log_path)
+        process = resident.process
+        resident.confine(resident.slice_bytes)
+        process.memory.reset_peak()
+        process.log.begin(run.first.log_path)
         run.in_batch = len(asked) > 1
         if run.in_batch:
-            child.send(encode_run_batch([(one.job, one.fence, one.inputs, str(one.scratch)) for one in asked]))
+            process.send(encode_run_batch([(one.job, one.fence, one.inputs, str(one.scratch)) for one in asked]))
         else:
-            child.send(encode_run(asked[0].job, asked[0].fence, asked[0].inputs, str(asked[0].scratch)))
+            process.send(encode_run(asked[0].job, asked[0].fence, asked[0].inputs, str(asked[0].scratch)))
         run.begun_s = run.heard_s = self._loop.time()
         self._watch(run)
 
@@ -203,39 +228,52 @@ class Slot:
         else:
             run.timer = self._loop.call_at(due_s, self._watch, run)
 
-    async def _climb(self, run: Pass) -> None:
+    async def _climb(self, run: Pass, resident: Resident) -> None:
         """The kill ladder: ask, SIGTERM, SIGKILL, each with its grace and for the whole process group."""
-        if self._child is not None:
-            for member in run.open:
-                self._child.cancel(encode_cancel(member.attempt.job, member.attempt.fence))
+        for member in run.open:
+            resident.process.cancel(encode_cancel(member.attempt.job, member.attempt.fence))
         patience_s = 0.0 if run.stop is Stop.PROTOCOL else self._bounds.cancel_grace_s
         for grace_s, number in ((patience_s, signal.SIGTERM), (self._bounds.term_grace_s, signal.SIGKILL)):
             if await run.ends_within(grace_s):
                 return
-            self._condemned = True
-            if self._child is not None:
-                self._child.signal_group(number)
+            resident.signal(number)
         if not await run.ends_within(self._bounds.reap_s):
-            self.quarantined = True
+            resident.stuck = True
             run.end()
 
     async def _conclude(self, run: Pass) -> None:
-        if self._condemned and not self.quarantined:
-            await self._reap()
+        """Give the resident back; what was condemned is reaped first."""
+        if run.resident is not None:
+            await self._give_back(run, run.resident)
         if run.in_batch:
             self._share_log(run)
-        for member in run.open:
-            self._resolve(run, member, run.load_failed)
+        for key, member in run.members.items():
+            if not member.outcome.done():
+                left_waiting = run.resident is None and run.load_failed is None and member.stop is not None
+                self._resolve(run, member, Cancelled(*key, run_ms=0.0) if left_waiting else run.load_failed)
+
+    async def _give_back(self, run: Pass, resident: Resident) -> None:
+        if resident.condemned and not resident.stuck and not resident.is_gone:
+            await resident.reap()
+        self.quarantined = self.quarantined or resident.stuck
+        resident.user = None
+        used_bytes = run.measured.used_bytes
+        if used_bytes is None and resident.is_ready:  # the pass ended without a word, or in several
+            used_bytes = resident.process.memory.measure().used_bytes
+        self.memory.release(resident, used_bytes)
 
     def _resolve(self, run: Pass, member: Member, last: End | LoadFailed | None) -> None:
         """Give a member its outcome: at its end frame, or at the end of the pass for want of one."""
-        struck = run.exit_status is not None and oom_kills() > self._oom_kills
+        resident = run.resident
+        struck = resident is not None and run.exit_status is not None and oom_kills() > resident.oom_kills
         stop = member.stop or run.stop
         outcome = classify(last, run.exit_status, stop, host_oom=struck)
+        if stop is None and run.refused is not None:
+            outcome = run.refused
         if run.in_batch or (len(run.members) > 1 and run.begun_s is None):
             outcome = of_member(outcome, last)
-        log_bytes = run.child.log.written_bytes if run.child else 0
-        member.outcome.set_result(replace(outcome, peak_bytes=run.peak_bytes, log_bytes=log_bytes))
+        log_bytes = resident.process.log.written_bytes if resident else 0
+        member.outcome.set_result(replace(outcome, peak_bytes=run.measured.peak_bytes, log_bytes=log_bytes))
 
     def _share_log(self, run: Pass) -> None:
         """Let each member have the log of the pass: who printed what cannot be told apart."""
@@ -244,81 +282,50 @@ class Slot:
             with contextlib.suppress(OSError):  # nothing was printed, or there is no room
                 os.link(first, member.attempt.log_path)
 
-    async def _reap(self) -> None:
-        """Kill what is left of the child and wait until its memory is certainly back."""
-        child = self._child
-        if child is None:
-            return
-        self._condemned = True
-        child.signal_group(signal.SIGKILL)
-        await asyncio.wait([child.gone], timeout=self._bounds.reap_s)
-        self.quarantined = not child.gone.done()
-
-    def _on_frame(self, frame: Frame) -> None:
-        self.heard_s = self._loop.time()
-        match frame:
-            case Heartbeat():
-                pass
-            case Prepared():
-                self._on_prepared()
-            case Ready():
-                self._on_ready(frame)
-            case LoadFailed():
-                if self._run:  # its exit follows and ends the run
-                    self._run.load_failed = frame
-            case BatchOver():
-                self._on_batch_over(frame)
-            case _:
-                self._on_attempt_frame(frame)
-
-    def _on_prepared(self) -> None:
-        child, run = self._child, self._run
-        if child is None or run is None:
-            return
-        child.memory.arm()
-        child.memory.limit(run.budget_bytes)
-        child.memory.reset_peak()
-        child.send(encode_load(self.device.kind, self.device.index, run.budget_bytes, self._bounds.result_bytes))
-
-    def _on_ready(self, frame: Ready) -> None:
-        if not self._ready.done():
-            self._ready.set_result(None)
-            for member in self._run.open if self._run else ():
-                member.listener.on_loaded(frame.ms)
-
-    def _on_attempt_frame(self, frame: Telemetry | End) -> None:
+    def on_frame(self, frame: Telemetry | End | BatchOver) -> None:
+        """Take what the child says about an attempt of the pass; of one that is over it is dropped."""
         run = self._run
+        if isinstance(frame, BatchOver):
+            self._on_batch_over(frame)
+            return
         member = run.members.get((frame.job, frame.fence)) if run is not None else None
-        if run is None or member is None or member.outcome.done() or run.ended.done():
-            return  # of an attempt that is over
-        run.heard_s = self.heard_s if isinstance(frame, Progress) else run.heard_s
+        if run is None or run.resident is None or member is None or member.outcome.done() or run.ended.done():
+            return
         if not isinstance(frame, (Done, Cancelled, Failed)):
+            if isinstance(frame, Progress):
+                run.heard_s = self._loop.time()
             member.listener.on_telemetry(frame)
             return
-        if not run.in_batch and self._child is not None:
-            run.peak_bytes = self._child.memory.peak_bytes()
-            self._child.log.end()
+        if not run.in_batch:
+            run.measured = run.resident.process.memory.measure()
+            run.resident.process.log.end()
         self._resolve(run, member, frame)
         if not run.in_batch:
             run.end()
 
     def _on_batch_over(self, frame: BatchOver) -> None:
         run = self._run
-        if run is not None and run.in_batch and (frame.job, frame.fence) in run.members:
-            if self._child is not None:
-                self._child.log.end()
+        if run is not None and run.resident is not None and run.in_batch and (frame.job, frame.fence) in run.members:
+            run.resident.process.log.end()
             run.end()
 
-    def _on_violation(self, error: ProtocolError) -> None:
-        self._condemned = True
+    def on_violation(self) -> None:
+        """Kill what broke the protocol."""
         if self._run is not None:
             self._stop_pass(self._run, Stop.PROTOCOL)
-        elif self._child is not None:
-            self._child.signal_group(signal.SIGKILL)
 
-    def _on_gone(self, child: ChildProcess, exit_status: int) -> None:
-        if self._child is child:
-            self._child, self._model = None, None
-        if self._run is not None and self._run.child is child and not self._run.ended.done():
-            self._run.exit_status = exit_status
-            self._run.end()
+    def on_gone(self, exit_status: int) -> None:
+        """End the pass with its child."""
+        run = self._run
+        if run is not None and not run.ended.done():
+            run.exit_status = exit_status
+            if run.begun_s is None and run.resident is not None:
+                run.load_failed = run.resident.load_failed
+            run.end()
+
+
+def _refused(refusal: Refusal) -> Outcome:
+    """Say what having no room means for an attempt: not its fault, unless it asks for more than there ever is."""
+    if refusal.final:
+        return Outcome(Verdict.FAILED, "too_large", refusal.reason)
+    return Outcome(Verdict.HANDED_BACK, message=refusal.reason)

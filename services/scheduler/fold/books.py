@@ -1,7 +1,7 @@
 """The books of one pool: jobs, workers, timers, estimates and the policy, and the few moves that all folds share."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 
 from contracts.events import Event, TenantRule
@@ -217,11 +217,34 @@ class Books:
             slot.est_ms = slot.free_at_ms - now_ms
             slot.guessed = self.estimates.is_empty
 
-    def note_resident(self, job: Job, resident: bool) -> None:
-        """Note whether the job's model is, or will be, in memory where its attempt is, or nothing is."""
+    def expect_resident(self, job: Job, warm: bool) -> None:
+        """Note that the job's model is, or will be, in memory where its attempt is.
+
+        Of a model that has to be loaded nobody knows yet which others leave for it: none is counted on until the worker
+        has said so, else what follows would be chosen for a model that is about to go.
+        """
+        slot = self.slot(job.worker_id, job.slot)
+        if slot is not None and not (warm and job.model in slot.resident):
+            slot.resident = (job.model,)
+
+    def note_loaded(self, job: Job, evicted: Collection[str] | None) -> None:
+        """Note that the job's model is in memory now, and who left for it; None: all others."""
+        slot, worker = self.slot(job.worker_id, job.slot), self.workers.get(job.worker_id or "")
+        if slot is None or worker is None:
+            return
+        if evicted is None:
+            slot.resident = (job.model,)
+            return
+        for beside in worker.slots.values():
+            if beside.device == slot.device:
+                stay = {model for model in beside.resident if model not in evicted}
+                beside.resident = tuple(sorted({*stay, job.model}))
+
+    def note_gone(self, job: Job) -> None:
+        """Note that the child of the job's attempt has ended, and its model with it."""
         slot = self.slot(job.worker_id, job.slot)
         if slot is not None:
-            slot.resident = (job.model,) if resident else ()
+            slot.resident = tuple(model for model in slot.resident if model != job.model)
 
     def take_off_device(self, job: Job) -> None:
         """End the device part of the attempt; the worker still holds the attempt."""

@@ -112,7 +112,7 @@ def _started(books: Books, job: Job, event: ev.JobStarted, now_ms: int) -> None:
     job.not_before_ms, job.start_by_at_ms, job.declines = None, None, 0
     job.load_ms, job.device_ms = 0, None
     books.put_on_device(job, event.worker_id, event.slot, now_ms)
-    books.note_resident(job, True)
+    books.expect_resident(job, event.warm)
     books.refresh(job)
 
 
@@ -124,7 +124,7 @@ def _load_started(books: Books, job: Job, event: ev.ModelLoadStarted, now_ms: in
 def _load_completed(books: Books, job: Job, event: ev.ModelLoadCompleted, now_ms: int) -> None:
     job.runs_from_ms, job.load_ms = now_ms, event.ms // job.sharers  # a batch shares it, as it shares its run
     books.estimates.learn_load(job.model, event.ms)
-    books.note_resident(job, True)
+    books.note_loaded(job, event.evicted)
     slot = books.slot(job.worker_id, job.slot)
     if slot is not None and slot.running == job.id:
         slot.est_ms = books.estimates.run_ms(job.model, job.bucket) * len(slot.running_jobs)
@@ -151,7 +151,7 @@ def _attempt_failed(books: Books, job: Job, event: ev.JobAttemptFailed, now_ms: 
     taken_ms = now_ms - job.started_ms if event.gpu_ms is None else event.gpu_ms
     books.settle(job, None if event.error.code in _FAULTS else taken_ms, now_ms)
     if event.error.exit_code is not None or event.error.signal is not None:
-        books.note_resident(job, False)
+        books.note_gone(job)
     books.leave_worker(job)
     job.status, job.queued_ms, job.ending = JobStatus.QUEUED, now_ms, not event.will_retry
     job.not_before_ms, job.limited_since_ms = event.next_attempt_at_ms, None
@@ -182,7 +182,7 @@ def _failed(books: Books, job: Job, event: ev.JobFailed, now_ms: int) -> None:
 
 def _cancelled(books: Books, job: Job, event: ev.JobCancelled, now_ms: int) -> None:
     if event.how == "killed":
-        books.note_resident(job, False)
+        books.note_gone(job)
     _end(books, job, JobStatus.CANCELLED, now_ms)
 
 

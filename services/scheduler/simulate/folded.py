@@ -61,7 +61,8 @@ class Folded:
 
     def loaded(self, job: Ran, slot: SimSlot, now_ms: int) -> None:
         """See Scheduler."""
-        event = ev.ModelLoadCompleted(model=job.arrival.model, ms=job.load_ms)
+        evicted = () if slot.device.models > 1 else None  # those have been told at the start
+        event = ev.ModelLoadCompleted(model=job.arrival.model, ms=job.load_ms, evicted=evicted)
         self._write(job.arrival.job_id, event, now_ms, fence=1)
 
     def ended(self, job: Ran, slot: SimSlot, device_ms: int, now_ms: int) -> None:

@@ -1,0 +1,162 @@
+"""A child with one model: from the start of its process until that is reaped.
+
+Promises: it is spoken to by one user at a time, who hears all it says and when it is gone; what was signalled or broke
+the protocol is condemned, and never used again; once it is gone its process group is. Does not promise to get rid of a
+process that even SIGKILL cannot end: that one is `stuck`, and its memory nobody's.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from contracts.model_spec import ModelSpec
+from services.gpu_worker.devices import Device
+from services.gpu_worker.slots.attempt import Bounds
+from services.gpu_worker.slots.child_process import ChildProcess, ChildSpec, spawn
+from services.gpu_worker.slots.frames import (
+    BatchOver,
+    End,
+    Frame,
+    Heartbeat,
+    LoadFailed,
+    Prepared,
+    ProtocolError,
+    Ready,
+    Telemetry,
+    encode_close,
+    encode_load,
+)
+from services.gpu_worker.slots.memory import oom_kills
+
+Environment = Callable[[Mapping[str, str]], dict[str, str]]
+
+
+class User(Protocol):
+    """Whoever loads the model for a pass and runs it."""
+
+    def on_frame(self, frame: Telemetry | End | BatchOver) -> None: ...
+    def on_violation(self) -> None: ...
+    def on_gone(self, exit_status: int) -> None: ...
+
+
+class Resident:
+    """See the module. Raises OSError if no process can be started; `on_gone` is called once it is reaped."""
+
+    def __init__(
+        self,
+        model: ModelSpec,
+        device: Device,
+        bounds: Bounds,
+        environment: Environment,
+        on_gone: Callable[["Resident"], None],
+    ) -> None:
+        self.model, self.device = model, device
+        self.id = 0  # in the books of its device
+        self.condemned = self.stuck = False
+        self.user: User | None = None
+        self.load_failed: LoadFailed | None = None
+        self.slice_bytes = 0  # what it may have of the device now
+        self.evicted: list[str] = []  # models that left to make room for this one
+        self.heard_s = 0.0  # loop time of its last frame: a metric
+        self.oom_kills = oom_kills()  # on this host, before it began
+        self._bounds, self._on_gone = bounds, on_gone
+        self._loop = asyncio.get_running_loop()
+        self._prepared: asyncio.Future[None] = self._loop.create_future()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        lock = (device.lock_fd,) if device.lock_fd >= 0 else ()
+        spec = ChildSpec(model.entry, model.interpreter, environment(model.env), lock)
+        self.process: ChildProcess = spawn(spec, self._hear, self._on_violation)
+        self.process.gone.add_done_callback(lambda gone: self._end(gone.result()))
+        self._connected = asyncio.ensure_future(self.process.connect())
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def is_gone(self) -> bool:
+        return self.process.gone.done()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model is loaded and the child may be asked to run."""
+        return self._ready.done() and not self.condemned and not self.is_gone
+
+    async def prepare(self) -> bool:
+        """Wait until its imports and prepare() are over; False if it ended instead."""
+        await first_of(self._prepared, self.process.gone)
+        return self._prepared.done() and not self.is_gone
+
+    async def load(self, slice_bytes: int) -> bool:
+        """Load the model in a slice of the device; False if it ended instead. Call it once."""
+        if not await self.prepare():
+            return False
+        self.process.memory.arm()
+        self.confine(slice_bytes)
+        self.process.memory.reset_peak()
+        self.process.send(encode_load(self.device.kind, self.device.index, slice_bytes, self._bounds.result_bytes))
+        await first_of(self._ready, self.process.gone)
+        return self.is_ready
+
+    def confine(self, slice_bytes: int) -> None:
+        """Let it have so much of the device from now on."""
+        self.slice_bytes = slice_bytes
+        self.process.memory.limit(slice_bytes)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal the process group; it is not used again."""
+        self.condemned = True
+        self.process.signal_group(number)
+
+    async def close(self) -> None:
+        """End it, politely if it has nothing to do, and wait until its memory is back."""
+        if self.is_ready and self.user is None:
+            self.condemned = True
+            self.process.send(encode_close())
+            await asyncio.wait([self.process.gone], timeout=self._bounds.cancel_grace_s)
+        await self.reap()
+
+    async def reap(self) -> None:
+        """Kill what is left of it and wait until its memory is certainly back."""
+        self.signal(signal.SIGKILL)
+        await asyncio.wait([self.process.gone], timeout=self._bounds.reap_s)
+        self.stuck = not self.is_gone
+
+    def _hear(self, frame: Frame) -> None:
+        self.heard_s = self._loop.time()
+        match frame:
+            case Heartbeat():
+                pass
+            case Prepared():
+                _settle(self._prepared)
+            case Ready():
+                _settle(self._ready)
+            case LoadFailed():  # its exit follows
+                self.load_failed = frame
+            case _:
+                if self.user is not None:
+                    self.user.on_frame(frame)
+
+    def _on_violation(self, error: ProtocolError) -> None:
+        self.condemned = True
+        if self.user is not None:
+            self.user.on_violation()
+        else:
+            self.process.signal_group(signal.SIGKILL)
+
+    def _end(self, exit_status: int) -> None:
+        self.condemned, self.stuck = True, False
+        self._on_gone(self)
+        if self.user is not None:
+            self.user.on_gone(exit_status)
+
+
+async def first_of(*futures: "asyncio.Future[Any]", within_s: float | None = None) -> None:
+    """Wait until one of them is done, or for so long."""
+    await asyncio.wait(futures, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _settle(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
