@@ -109,7 +109,7 @@ class Session:
                 | {
                     "bytesReserved": sum(lane.bytes_reserved for lane in told),
                     "slots": [lane.slot for lane in told],
-                    "models": memory.describe(),
+                    "models": memory.children.describe(),
                 }
             )
         return orjson.dumps(devices).decode()

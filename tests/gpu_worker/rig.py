@@ -39,6 +39,7 @@ class Recorder:
 
     telemetry: list[Telemetry] = field(default_factory=list)
     loads: list[float | None] = field(default_factory=list)
+    loaded: list[Loaded] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def on_load_started(self) -> None:
@@ -46,6 +47,7 @@ class Recorder:
 
     def on_loaded(self, loaded: Loaded) -> None:
         self.loads.append(loaded.ms)
+        self.loaded.append(loaded)
 
     def on_telemetry(self, frame: Telemetry) -> None:
         self.telemetry.append(frame)
@@ -68,6 +70,16 @@ class Rig:
     def __init__(self, folder: Path, slot: Slot) -> None:
         self.folder, self.slot = folder, slot
         self._numbers = itertools.count(1)
+
+    def beside(self) -> "Rig":
+        """Return another slot of the device."""
+        other = Rig(self.folder, Slot(self.memory))
+        other._numbers = self._numbers
+        return other
+
+    @property
+    def memory(self) -> DeviceMemory:
+        return self.slot.memory
 
     def attempt(self, spec: ModelSpec, budget_mib: int = 256, limits: Limits | None = None, **inputs: Any) -> Attempt:
         number = next(self._numbers)
@@ -92,10 +104,15 @@ def environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 @asynccontextmanager
 async def rig(
-    folder: Path, bounds: Bounds = QUICK, kind: str = "cpu", environment: Environment = environment
+    folder: Path,
+    bounds: Bounds = QUICK,
+    kind: str = "cpu",
+    environment: Environment = environment,
+    device_mib: int = 1024,
+    **more: Any,
 ) -> AsyncIterator[Rig]:
-    device = Device(f"{kind}-test-0-0", kind, 0, 1 << 30, lock_fd=-1, lock_inode=0)
-    memory = DeviceMemory(device, bounds, environment)
+    device = Device(f"{kind}-test-0-0", kind, 0, device_mib << 20, lock_fd=-1, lock_inode=0)
+    memory = DeviceMemory(device, bounds, environment, **more)
     try:
         yield Rig(folder, Slot(memory))
     finally:

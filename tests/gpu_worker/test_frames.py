@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.gpu_worker.slots import frames
@@ -114,6 +114,7 @@ def test_the_child_answers_golden_frames_with_golden_shapes(tmp_path: Path) -> N
     assert got["done"]["result"] == {"model": ["sim", 1, 268435456], "inputs": golden["run"]["inputs"]}
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(sorted(GOLDEN["from_child"])), max_size=8), st.data())
 def test_frames_survive_any_cutting(names: list[str], data: st.DataObject) -> None:
     stream = b"".join(wire(GOLDEN["from_child"][name]) for name in names)
@@ -151,6 +152,7 @@ def test_a_huge_frame_is_refused_before_it_is_read() -> None:
         list(decoder.feed(frames.HEADER.pack(1 << 31)))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_but_a_protocol_error(noise: bytes) -> None:
     with contextlib.suppress(frames.ProtocolError):

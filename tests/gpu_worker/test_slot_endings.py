@@ -31,8 +31,8 @@ async def test_a_job_runs_and_its_model_stays_warm_for_the_next(tmp_path: Path) 
         assert first.of(Milestone)[0].name == "prompt.encoded"
 
 
-async def test_another_model_takes_the_childs_place(tmp_path: Path) -> None:
-    async with rig(tmp_path) as own:
+async def test_another_model_takes_the_childs_place_where_there_is_no_room_for_both(tmp_path: Path) -> None:
+    async with rig(tmp_path, device_mib=256) as own:
         await own.run("echo")
         first = own.slot.child_pid
         outcome = await own.run("noop")

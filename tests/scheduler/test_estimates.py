@@ -88,3 +88,27 @@ def test_estimates_and_memory_are_in_the_snapshot() -> None:
 
 def _info() -> ev.SlotInfo:
     return ev.SlotInfo(index=0, device="dev-0", kind="sim", bytes=0)
+
+
+def test_the_fold_knows_several_models_of_a_device_and_who_left_for_whom() -> None:
+    world = World()
+    world.worker(slots=2, device="dev-0", models=("a", "b", "c"))
+    slots = world.state.workers["w1"].slots
+    told = [ev.SlotInfo(index=i, device="dev-0", kind="sim", bytes=0, models=("a@1", "b@1")) for i in range(2)]
+    world.write("w1", ev.WorkerChanged(worker_id="w1", slots=tuple(told)))
+    assert slots[0].resident == slots[1].resident == ("a@1", "b@1")
+
+    job_id = world.submit(model="c@1")
+    world.turn()
+    index = world.start(job_id).slot or 0
+    assert slots[index].resident == ("c@1",)  # nobody knows yet who leaves, so nobody is counted on
+
+    world.write(job_id, ev.ModelLoadCompleted(model="c@1", ms=100, evicted=("a@1",)), fence=1)
+    assert (slots[index].resident, slots[1 - index].resident) == (("c@1",), ("b@1", "c@1"))
+    told = [each.model_copy(update={"models": ("b@1", "c@1")}) for each in told]
+    world.write("w1", ev.WorkerChanged(worker_id="w1", slots=tuple(told)))
+    assert slots[0].resident == slots[1].resident == ("b@1", "c@1")
+
+    error = ev.ErrorFacts(code="child_crashed", retryable=True, signal=11)
+    world.write(job_id, ev.JobAttemptFailed(error=error, attempt=1, will_retry=True, next_attempt_at_ms=0), fence=1)
+    assert slots[index].resident == ("b@1",)

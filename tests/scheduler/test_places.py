@@ -68,3 +68,26 @@ def test_a_job_that_a_person_runs_again_stands_at_the_end_as_a_new_one_would() -
         world.complete(started[-1])
 
     assert started == [jobs[1], jobs[2], jobs[0]]
+
+
+def test_a_job_that_nobody_has_measured_shares_its_device_with_none() -> None:
+    world = World()
+    world.worker(slots=2, device="dev-0", slot_bytes=100)
+    small, unknown, other = world.submit(vram_bytes=40), world.submit(vram_bytes=0), world.submit(vram_bytes=40)
+    world.turns()
+    assert world.on_decks() == [small, other]  # side by side; the unknown one waits for both
+    for job_id in (small, other):
+        world.start(job_id)
+    for job_id in (small, other):
+        world.complete(job_id)
+    world.turns()
+    assert world.on_decks() == [unknown]
+    world.start(unknown)
+    later = world.submit(vram_bytes=10)
+    world.turns()
+    slots = world.state.workers["w1"].slots.values()
+    assert [job for slot in slots if slot.running is None for job in slot.deck_offers.values()] == []
+    world.complete(unknown)
+    world.turns()
+    assert later in world.on_decks()
+    assert verify(world.entries) == []

@@ -257,10 +257,7 @@ class Slot:
             await resident.reap()
         self.quarantined = self.quarantined or resident.stuck
         resident.user = None
-        used_bytes = run.measured.used_bytes
-        if used_bytes is None and resident.is_ready:  # the pass ended without a word, or in several
-            used_bytes = resident.process.memory.measure().used_bytes
-        self.memory.release(resident, used_bytes)
+        self.memory.release(resident, run.measured.used_bytes)
 
     def _resolve(self, run: Pass, member: Member, last: End | LoadFailed | None) -> None:
         """Give a member its outcome: at its end frame, or at the end of the pass for want of one."""

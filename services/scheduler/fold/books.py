@@ -165,9 +165,8 @@ class Books:
             self.holding[job.id] = offer.hold_until_ms
         self.on_worker.setdefault(offer.worker_id, set()).add(job.id)
         slot = self.slot(offer.worker_id, offer.slot)
-        if slot is not None and offer.id not in slot.deck_offers:
-            slot.deck_offers[offer.id] = job.id
-            slot.deck_bytes += offer.bytes
+        if slot is not None:
+            slot.lay(offer.id, job.id, offer.bytes)
 
     def take_off_deck(self, job: Job, offer_id: str) -> None:
         """End an offer of the job, if it stands."""
@@ -177,8 +176,8 @@ class Books:
         if offer.hold_until_ms is not None:
             self.holding.pop(job.id, None)
         slot = self.slot(offer.worker_id, offer.slot)
-        if slot is not None and slot.deck_offers.pop(offer_id, None) is not None:
-            slot.deck_bytes -= offer.bytes
+        if slot is not None:
+            slot.lift(offer_id, offer.bytes)
         self._unlink(job, offer.worker_id)
 
     def strand(self, job: Job, offer: Offer) -> None:
@@ -187,16 +186,15 @@ class Books:
         filled = slot is not None and offer.id in slot.deck_offers
         self.take_off_deck(job, offer.id)
         if slot is not None and filled:
-            slot.deck_offers[offer.id] = job.id
-            slot.deck_bytes += offer.bytes
+            slot.lay(offer.id, job.id, offer.bytes)
             self.stranded[offer.id] = (job.id, offer.worker_id, offer.slot, offer.bytes)
 
     def free_deck(self, offer_id: str) -> None:
         """Empty the deck of a stranded offer."""
         _, worker_id, index, offer_bytes = self.stranded.pop(offer_id, ("", "", 0, 0))
         slot = self.slot(worker_id, index)
-        if slot is not None and slot.deck_offers.pop(offer_id, None) is not None:
-            slot.deck_bytes -= offer_bytes
+        if slot is not None:
+            slot.lift(offer_id, offer_bytes)
 
     def clear_decks(self, job: Job) -> None:
         """End all offers of the job."""

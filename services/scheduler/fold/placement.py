@@ -1,7 +1,8 @@
 """Which slot may hold a job now, which could ever, and which should be waited for. Pure.
 
 Promises: a slot gets one offer at most; per slot max(running, on deck) stays within the slot's bytes, and their sum
-within the device's budget; a model goes only to workers that list it. A `Room` is the scratch of one choice.
+within the device's budget; a job that nobody has measured shares its device with none; a model goes only to workers
+that list it. Idle models are in nobody's way: they leave when room is needed. A `Room` is the scratch of a choice.
 """
 
 from collections.abc import Collection, Iterable
@@ -65,7 +66,7 @@ class Place:
             return True
         neighbours = [other for other in _slots_of(self) if other is not slot]
         held_bytes = sum(other.held_bytes for other in neighbours) + added_bytes
-        return held_bytes + max(slot.running_bytes, job_class.bytes) <= _budget(self)
+        return held_bytes + max(slot.running_bytes, job_class.bytes or slot.bytes) <= _budget(self)
 
 
 def could_hold(models: Collection[str], slot_bytes: int, job_class: JobClass) -> bool:
@@ -161,7 +162,7 @@ class Room:
 
 
 def _added_bytes(place: Place, deck_bytes: int) -> int:
-    return max(place.slot.running_bytes, deck_bytes) - place.slot.running_bytes
+    return max(place.slot.running_bytes, deck_bytes or place.slot.bytes) - place.slot.running_bytes
 
 
 def _slots_of(place: Place) -> list[Slot]:
@@ -175,7 +176,8 @@ def _budget(place: Place) -> int:
 def _ready_at_ms(place: Place, job_class: JobClass) -> int:
     """Return when enough of what the device holds should be gone."""
     slots = _slots_of(place)
-    held_bytes, room_bytes = sum(slot.held_bytes for slot in slots), _budget(place) - job_class.bytes
+    budget_bytes = _budget(place)
+    held_bytes, room_bytes = sum(slot.held_bytes for slot in slots), budget_bytes - (job_class.bytes or budget_bytes)
     at_ms = 0
     for free_at_ms, slot_bytes in sorted((_empty_at_ms(slot), slot.held_bytes) for slot in slots):
         if held_bytes <= room_bytes:

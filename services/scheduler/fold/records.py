@@ -82,7 +82,8 @@ class Slot:
     est_ms: int = 0  # for how long all that runs was charged
     guessed: bool = False  # nobody has measured how long that takes
     deck_offers: dict[str, str] = field(default_factory=dict)  # offer -> job; several are a batch
-    deck_bytes: int = 0
+    deck_bytes: int = 0  # that were measured
+    deck_unmeasured: int = 0  # offers that nobody has measured: each gets the whole device
     resident: tuple[str, ...] = ()  # models in memory, `name@version`
     listed: bool = True  # the worker still names it
     aside: bool = False  # out of choice after a mismatch
@@ -94,8 +95,9 @@ class Slot:
 
     @property
     def running_bytes(self) -> int:
-        """Bytes of what runs; the members of a batch count singly."""
-        return sum(self.running_jobs.values())
+        """Bytes of what runs; the members of a batch count singly. Who was never measured has the whole device."""
+        sizes = self.running_jobs.values()
+        return self.bytes if 0 in sizes else sum(sizes)
 
     @property
     def deck(self) -> str | None:
@@ -110,7 +112,20 @@ class Slot:
     @property
     def held_bytes(self) -> int:
         """What the slot may need at once: the deck takes over the room of what runs."""
-        return max(self.running_bytes, self.deck_bytes)
+        return max(self.running_bytes, self.bytes if self.deck_unmeasured else self.deck_bytes)
+
+    def lay(self, offer_id: str, job_id: str, size_bytes: int) -> None:
+        """Put an offer on the deck."""
+        if offer_id not in self.deck_offers:
+            self.deck_offers[offer_id] = job_id
+            self.deck_bytes += size_bytes
+            self.deck_unmeasured += not size_bytes
+
+    def lift(self, offer_id: str, size_bytes: int) -> None:
+        """Take an offer off the deck, if it lies there."""
+        if self.deck_offers.pop(offer_id, None) is not None:
+            self.deck_bytes -= size_bytes
+            self.deck_unmeasured -= not size_bytes
 
 
 @dataclass(slots=True)

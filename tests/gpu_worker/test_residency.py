@@ -1,0 +1,290 @@
+"""Several models on one device, with real children whose memory the kernel limits: who stays, who leaves, who waits."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from contracts.model_spec import ModelSpec
+from services.gpu_worker.residency.device_memory import Refusal
+from services.gpu_worker.residency.ledger import Want
+from services.gpu_worker.slots.attempt import Bounds
+from services.gpu_worker.slots.frames import Progress
+from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict
+from tests.gpu_worker.rig import PATIENCE_S, QUICK, Recorder, Rig, alive, eventually, model, rig
+
+MIB = 1 << 20
+AUTHOR = '''
+"""Takes so much of the device in load() and so much more in run(), and writes to all of it."""
+import os, time
+def block(mib):
+    taken = bytearray(int(mib) << 20)
+    taken[::4096] = b"x" * len(range(0, len(taken), 4096))
+    return taken
+def prepare():
+    time.sleep(float(os.environ.get("PREPARE_S", "0")))
+def load(device, prepared):
+    time.sleep(float(os.environ.get("LOAD_S", "0")))
+    return block(os.environ.get("HOLD_MIB", "40"))
+def run(model, inputs, job):
+    mine = block(inputs.get("mib", 1))
+    for step in range(inputs.get("steps", 1)):
+        job.progress(step, inputs.get("steps", 1))
+        time.sleep(inputs.get("step_s", 0))
+    return {"pid": os.getpid()}
+'''
+
+
+def named(folder: Path, name: str, hold_mib: int = 40, **env: str) -> ModelSpec:
+    """Return a model that holds so much while it is resident."""
+    entry = folder / "author.py"
+    entry.write_text(AUTHOR)
+    return replace(model("noop"), name=name, entry=entry, env={"HOLD_MIB": str(hold_mib), **env})
+
+
+@asynccontextmanager
+async def sim(folder: Path, device_mib: int, bounds: Bounds = QUICK, max_models: int = 4) -> AsyncIterator[Rig]:
+    async with rig(folder, bounds, "sim", device_mib=device_mib, max_models=max_models) as own:
+        yield own
+
+
+async def run(own: Rig, spec: ModelSpec, budget_mib: int = 64, **inputs: float) -> tuple[Outcome, Recorder]:
+    recorder = Recorder()
+    async with asyncio.timeout(PATIENCE_S):
+        return await own.slot.run(own.attempt(spec, budget_mib, **inputs), recorder), recorder
+
+
+def pids(own: Rig) -> dict[str, int]:
+    return {str(each["model"]): int(str(each["childPid"])) for each in own.memory.children.describe()}
+
+
+async def test_two_that_fit_stay_and_the_second_round_loads_nothing(tmp_path: Path) -> None:
+    a, b = named(tmp_path, "a"), named(tmp_path, "b")
+    async with sim(tmp_path, 128) as own:
+        first = [await run(own, spec) for spec in (a, b)]
+        there = pids(own)
+        second = [await run(own, spec) for spec in (a, b, a, b)]
+        assert {outcome.verdict for outcome, _ in first + second} == {Verdict.COMPLETED}
+        assert [len(heard.loads) for _, heard in first + second] == [2, 2, 0, 0, 0, 0]
+        assert pids(own) == there
+        assert own.memory.models == ("a@1", "b@1")
+
+
+async def test_two_that_do_not_fit_take_turns_without_running_out_of_memory(tmp_path: Path) -> None:
+    """Field cases 22 and 65: load and unload a dozen times; the kernel never sees more than the device has."""
+    a, b = named(tmp_path, "a", 60), named(tmp_path, "b", 60)
+    most = 0
+    async with sim(tmp_path, 100) as own:
+
+        async def sample() -> None:
+            nonlocal most
+            while True:
+                measured = [
+                    each.process.memory.measure().used_bytes or 0 for each in own.memory.children._residents.values()
+                ]
+                most = max(most, sum(measured))
+                await asyncio.sleep(0.002)
+
+        sampling = asyncio.create_task(sample())
+        loaded: list[tuple[str, ...]] = []
+        for number in range(12):
+            outcome, heard = await run(own, a if number % 2 else b, 90, mib=20)
+            assert outcome.verdict is Verdict.COMPLETED
+            loaded += [each.evicted for each in heard.loaded]
+        sampling.cancel()
+        assert loaded == [(), *[("b@1",) if number % 2 else ("a@1",) for number in range(1, 12)]]
+        assert 80 * MIB <= most <= 100 * MIB
+        assert len(own.memory.children.describe()) == 1
+
+
+async def test_a_large_job_after_a_small_one_gets_the_room_of_idle_models(tmp_path: Path) -> None:
+    """Large input after small after large: the slice follows the job, idle models make way, nothing fails."""
+    a, b = named(tmp_path, "a", 20), named(tmp_path, "b", 20)
+    async with sim(tmp_path, 128) as own:
+        await run(own, b, 30)
+        for budget_mib, mib in ((120, 90), (30, 5), (120, 90), (30, 5)):
+            outcome, _ = await run(own, a, budget_mib, mib=mib)
+            assert outcome.verdict is Verdict.COMPLETED
+        assert list(pids(own)) == ["a@1"]
+        tight, _ = await run(own, a, 30, mib=90)
+        assert tight.code == "out_of_memory"
+
+
+async def test_a_model_whose_time_is_over_leaves_by_itself_and_a_pinned_one_stays(tmp_path: Path) -> None:
+    brief = replace(named(tmp_path, "brief"), keep_warm_s=0.2)
+    pinned = replace(named(tmp_path, "pinned"), keep_warm_s=0.2, pin=True)
+    async with sim(tmp_path, 200) as own:
+        await run(own, pinned)
+        await run(own, brief)
+        there = pids(own)
+        await eventually(lambda: list(pids(own)) == ["pinned@1"], "the brief one is gone")
+        assert not alive(there["brief@1"])
+        assert own.memory.ledger.room_bytes < 160 * MIB
+
+
+async def test_never_more_models_than_allowed(tmp_path: Path) -> None:
+    async with sim(tmp_path, 500, max_models=2) as own:
+        for name in "abc":
+            await run(own, named(tmp_path, name))
+        assert own.memory.models == ("b@1", "c@1")
+
+
+async def test_what_comes_next_is_prepared_while_the_present_job_runs_and_adopted(tmp_path: Path) -> None:
+    """Prewarm: imports and prepare() are over before the slot is free; only load() is left to wait for."""
+    a, b = named(tmp_path, "a"), named(tmp_path, "b", PREPARE_S="0.4")
+    async with sim(tmp_path, 80) as own:
+        running, hear = asyncio.create_task(run(own, a, 70, steps=100, step_s=0.02)), own.slot
+        await eventually(lambda: hear.state == "busy", "a runs")
+        own.slot.expect([(b, 70 * MIB)])
+        await eventually(lambda: "b@1" in pids(own), "b is started")
+        prepared = pids(own)["b@1"]
+        assert [each["state"] for each in own.memory.children.describe()] == ["busy", "prepared"]
+        await running
+        outcome, heard = await run(own, b, 70)
+        assert outcome.result == {"pid": prepared}
+        assert (heard.loaded[0].evicted, heard.loaded[0].ms < 300) == (("a@1",), True)
+
+
+async def test_what_comes_next_is_loaded_beside_the_present_job_where_it_fits(tmp_path: Path) -> None:
+    a, b = named(tmp_path, "a"), named(tmp_path, "b")
+    async with sim(tmp_path, 200) as own:
+        running = asyncio.create_task(run(own, a, steps=100, step_s=0.02))
+        await eventually(lambda: own.slot.state == "busy", "a runs")
+        own.slot.expect([(b, 64 * MIB)])
+        await eventually(lambda: own.memory.is_warm(b), "b is loaded")
+        assert own.slot.state == "busy"
+        await running
+        _, heard = await run(own, b)
+        assert heard.loads == []
+
+
+async def test_a_child_that_nobody_wants_any_more_is_ended(tmp_path: Path) -> None:
+    a, b, c = (named(tmp_path, name) for name in "abc")
+    async with sim(tmp_path, 80, replace(QUICK, host_s=0.1)) as own:
+        running = asyncio.create_task(run(own, a, 70, steps=100, step_s=0.02))
+        await eventually(lambda: own.slot.state == "busy", "a runs")
+        own.slot.expect([(b, 70 * MIB)])
+        own.slot.expect([(c, 70 * MIB)])  # b was withdrawn, c came instead
+        await eventually(lambda: set(pids(own)) == {"a@1", "c@1"}, "b is gone, c is there")
+        own.slot.expect([])
+        await eventually(lambda: set(pids(own)) == {"a@1"}, "c is gone, too")
+        await running
+
+
+async def test_a_second_slot_shares_the_device_and_waits_with_a_reason(tmp_path: Path) -> None:
+    a, b = named(tmp_path, "a"), named(tmp_path, "b")
+    async with sim(tmp_path, 100) as own:
+        other = own.beside()
+        first = asyncio.create_task(run(own, a, 60, steps=30, step_s=0.02))
+        await eventually(lambda: own.slot.state == "busy", "a runs")
+        second = asyncio.create_task(run(other, b, 60))
+        await eventually(lambda: other.slot.state == "waiting", "b waits")
+        assert other.slot.waits_for == "b@1 needs 60 MiB; 40 MiB of 100 MiB are free (busy 60 MiB)"
+        assert {(await each)[0].verdict for each in (first, second)} == {Verdict.COMPLETED}
+        small = [
+            asyncio.create_task(run(slot, spec, 45, steps=20, step_s=0.02)) for slot, spec in ((own, a), (other, b))
+        ]
+        await eventually(lambda: {own.slot.state, other.slot.state} == {"busy"}, "both run at once")
+        assert {(await each)[0].verdict for each in small} == {Verdict.COMPLETED}
+
+
+async def test_a_cancel_while_it_waits_for_room_is_at_once_and_hurts_nobody(tmp_path: Path) -> None:
+    a, b = named(tmp_path, "a"), named(tmp_path, "b")
+    async with sim(tmp_path, 100, replace(QUICK, cancel_grace_s=30)) as own:
+        other = own.beside()
+        first = asyncio.create_task(run(own, a, 60, steps=50, step_s=0.02))
+        await eventually(lambda: own.slot.state == "busy", "a runs")
+        attempt = other.attempt(b, 60)
+        _, second = other.begin(attempt)
+        await eventually(lambda: other.slot.state == "waiting", "b waits")
+        other.slot.stop(attempt.job, attempt.fence, Stop.CANCEL)
+        outcome = await asyncio.wait_for(second, PATIENCE_S)
+        assert (outcome.verdict, outcome.how) == (Verdict.CANCELLED, "cooperative")
+        assert (await first)[0].verdict is Verdict.COMPLETED
+
+
+async def test_room_that_nothing_will_make_ends_the_wait_at_nobodys_cost(tmp_path: Path) -> None:
+    """Field case 70: other processes hold the device; the job goes back to the queue with the reason."""
+    async with sim(tmp_path, 100, replace(QUICK, room_s=0.2)) as own:
+        own.memory.set_foreign_bytes(80 * MIB)
+        outcome, _ = await run(own, named(tmp_path, "a"), 60)
+        assert outcome.verdict is Verdict.HANDED_BACK
+        assert "other processes 80 MiB" in outcome.message
+
+
+async def test_more_than_the_device_has_is_an_error_of_its_own(tmp_path: Path) -> None:
+    async with sim(tmp_path, 100) as own:
+        await run(own, replace(named(tmp_path, "p", 50), pin=True), 60)
+        outcome, _ = await run(own, named(tmp_path, "a"), 60)
+        assert (outcome.verdict, outcome.code) == (Verdict.FAILED, "too_large")
+
+
+async def test_a_job_that_runs_alone_has_a_fresh_child_and_the_whole_device(tmp_path: Path) -> None:
+    """Field case 71: after it failed for want of memory it is run where nothing of the last try is left."""
+    a, b = named(tmp_path, "a"), named(tmp_path, "b")
+    async with sim(tmp_path, 160) as own:
+        await run(own, b)
+        failed, _ = await run(own, a, 64, mib=100)
+        before = pids(own)
+        alone = replace(own.attempt(a, 64, mib=100), alone=True)
+        outcome = await own.slot.run(alone, Recorder())
+        assert (failed.code, outcome.verdict) == ("out_of_memory", Verdict.COMPLETED)
+        assert set(pids(own).values()).isdisjoint(before.values())
+        assert len(pids(own)) == 1
+
+
+async def test_an_operator_loads_and_evicts_models(tmp_path: Path) -> None:
+    a, b = named(tmp_path, "a"), named(tmp_path, "b")
+    async with sim(tmp_path, 100) as own:
+        assert await own.memory.load_model(Want(a, 64 * MIB)) is None
+        _, heard = await run(own, a, steps=1)
+        assert heard.loads == []
+        running = asyncio.create_task(run(own, a, steps=30, step_s=0.02))
+        await eventually(lambda: own.slot.state == "busy", "a runs")
+        assert await own.memory.evict_model("a")  # once it is idle
+        assert (await running)[0].verdict is Verdict.COMPLETED
+        await eventually(lambda: own.memory.children.describe() == [], "it is gone")
+        assert not await own.memory.evict_model("a")
+        assert isinstance(await own.memory.load_model(Want(b, 101 * MIB)), Refusal)
+        broken = replace(b, entry=tmp_path / "nothing.py")
+        assert isinstance(await own.memory.load_model(Want(broken, 64 * MIB)), Refusal)
+
+
+async def test_bytes_of_a_process_that_cannot_be_ended_are_nobodys_and_its_slot_is_quarantined(tmp_path: Path) -> None:
+    """A process in the driver survives SIGKILL for a while: here nobody waits for its end at all."""
+    a, b = named(tmp_path, "a", LOAD_S="0"), named(tmp_path, "b")
+    async with sim(tmp_path, 100, replace(QUICK, reap_s=0.0, room_s=0.0, cancel_grace_s=0.0)) as own:
+        await run(own, a, 60)
+        stuck = own.memory.children._residents[1]
+        stuck.process.signal_group = lambda number: None  # type: ignore[method-assign]  # as in state D
+        stuck.process.send = lambda frame: None  # type: ignore[method-assign]
+        outcome, _ = await run(own, b, 90)
+        assert (outcome.verdict, own.slot.quarantined) == (Verdict.HANDED_BACK, True)
+        assert "stuck" in [each["state"] for each in own.memory.children.describe()]
+        assert own.memory.ledger.room_bytes < 60 * MIB
+        del stuck.process.signal_group, stuck.process.send
+        await stuck.reap()
+        await eventually(lambda: own.memory.ledger.room_bytes == 100 * MIB, "its bytes are back")
+
+
+@pytest.mark.parametrize("load", ["os._exit(1)", "time.sleep(60)"])
+async def test_a_model_that_fails_to_load_gives_its_bytes_back(tmp_path: Path, load: str) -> None:
+    entry = tmp_path / "fails.py"
+    entry.write_text(f"import os, time\ndef load(device, prepared):\n    {load}\ndef run(*a): pass\n")
+    spec = replace(model("noop"), name="fails", entry=entry)
+    async with sim(tmp_path, 100, replace(QUICK, load_s=1.0)) as own:
+        outcome, _ = await run(own, spec, 90)
+        assert outcome.verdict is Verdict.FAILED
+        assert own.memory.ledger.held_bytes == 0
+        assert (await run(own, named(tmp_path, "a"), 90))[0].verdict is Verdict.COMPLETED
+
+
+async def test_progress_of_two_models_goes_to_the_right_listener(tmp_path: Path) -> None:
+    a, b = named(tmp_path, "a"), named(tmp_path, "b")
+    async with sim(tmp_path, 200) as own:
+        other = own.beside()
+        (_, first), (_, second) = await asyncio.gather(run(own, a, steps=3), run(other, b, steps=5))
+        assert ({f.total for f in first.of(Progress)}, {f.total for f in second.of(Progress)}) == ({3}, {5})
