@@ -27,6 +27,7 @@ from headrace.vram import grid, report
 from headrace.vram.measuring import AuditFailed, Measured, Plan, measure
 from headrace.vram.plot import NoPlot, draw
 from headrace.vram.telling import tell
+from services.gpu_worker.config import reserve_bytes
 from services.gpu_worker.devices import Device, DeviceError, claim_devices, parse_devices, release_devices
 from services.gpu_worker.machine import installed, machine_of
 from services.gpu_worker.this_host import this_host
@@ -85,7 +86,7 @@ def audit(
             profile = _profile(place, spec, held, plan, measured)
         more = _kept(place, spec, profile, plot=plot, publish=publish)
         more["skipped"] = [dict(point) for point in measured.skipped]
-        sizes = (held.bytes_total, _reserve_bytes(place.settings))
+        sizes = (held.bytes_total, reserve_bytes(place.settings.worker, held.kind))
         if form is Format.TABLE:
             _show_table(spec.reference, profile, *sizes, (), more)
             note("ingest and workers read profiles when they start: restart them to use this one")
@@ -116,7 +117,7 @@ def show(
             machine = machine_of(here, spec, place.registry.base, installed(spec.interpreter))
             size_bytes = here.bytes_total if device is not None else profile.budget_bytes
             faults = unlike(profile, machine)
-            sizes = (size_bytes, _reserve_bytes(place.settings))
+            sizes = (size_bytes, reserve_bytes(place.settings.worker, here.kind))
             if form is Format.TABLE:
                 _show_table(spec.reference, profile, *sizes, faults, {})
             documents.append(report.document(spec.reference, profile, *sizes, faults, {}))
@@ -248,10 +249,6 @@ def _old(path: Path, spec: ModelSpec) -> ModelProfiles:
         return found if found.model == spec.reference else ModelProfiles(model=spec.reference)
     except (OSError, ValueError):
         return ModelProfiles(model=spec.reference)
-
-
-def _reserve_bytes(settings: Settings) -> int:
-    return int(getattr(settings.worker, "reserve_mib", 0)) << 20
 
 
 def _show_table(

@@ -1,11 +1,13 @@
 """What one supervisor is configured with, taken from the settings and from what the host is. Pure."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from contracts.errors import ConfigError
 from contracts.retry import Backoff
-from contracts.settings import Settings
+from contracts.settings import Settings, WorkerSettings
 from services.gpu_worker.devices import DeviceError, DeviceSpec, parse_devices
 from services.gpu_worker.input_files import InputLimits
 from services.gpu_worker.slots.attempt import Bounds
@@ -32,7 +34,7 @@ class WorkerConfig:
     data_dir: Path
     devices: tuple[DeviceSpec, ...]
     slots: int  # of each device: so many jobs share its memory
-    reserve_bytes: int  # of a real device, for its driver and other programs
+    reserve_bytes: Callable[[str], int]  # of a device of this kind, for its driver and other programs
     max_models: int  # that may be resident on one device
     heartbeat_s: float
     lease_s: float
@@ -50,6 +52,11 @@ class WorkerConfig:
         return max(1, self.host.cores // (len(self.devices) * self.slots))
 
 
+def reserve_bytes(worker: WorkerSettings, kind: str) -> int:
+    """Return what is left to others on a device: nothing where its memory is this host's, which limits each child."""
+    return 0 if kind in ("cpu", "sim") else worker.reserve_mib << 20
+
+
 def worker_config(settings: Settings, host: Host) -> WorkerConfig:
     """Read the worker's part of the settings. Raises ConfigError."""
     worker = settings.worker
@@ -63,7 +70,7 @@ def worker_config(settings: Settings, host: Host) -> WorkerConfig:
         data_dir=settings.data_dir.absolute(),
         devices=devices,
         slots=worker.slots,
-        reserve_bytes=worker.reserve_mib << 20,
+        reserve_bytes=partial(reserve_bytes, worker),
         max_models=worker.max_models,
         heartbeat_s=worker.heartbeat_s,
         lease_s=worker.lease_s,

@@ -62,9 +62,12 @@ class Supervisor:
 
     def _memory(self, device: Device) -> DeviceMemory:
         config = self._config
-        reserve_bytes = 0 if device.kind in ("cpu", "sim") else config.reserve_bytes
         return DeviceMemory(
-            device, config.bounds, self._environment, reserve_bytes=reserve_bytes, max_models=config.max_models
+            device,
+            config.bounds,
+            self._environment,
+            reserve_bytes=config.reserve_bytes(device.kind),
+            max_models=config.max_models,
         )
 
     async def _register_until_stopped(

@@ -184,11 +184,12 @@ async def test_a_second_slot_shares_the_device_and_waits_with_a_reason(tmp_path:
         await eventually(lambda: other.slot.state == "waiting", "b waits")
         assert other.slot.waits_for == "b@1 needs 60 MiB; 40 MiB of 100 MiB are free (busy 60 MiB)"
         assert {(await each)[0].verdict for each in (first, second)} == {Verdict.COMPLETED}
-        small = [
-            asyncio.create_task(run(slot, spec, 45, steps=20, step_s=0.02)) for slot, spec in ((own, a), (other, b))
-        ]
-        await eventually(lambda: {own.slot.state, other.slot.state} == {"busy"}, "both run at once")
-        assert {(await each)[0].verdict for each in small} == {Verdict.COMPLETED}
+        small = [slot.attempt(spec, 45, steps=100_000, step_s=0.02) for slot, spec in ((own, a), (other, b))]
+        running = [slot.begin(attempt)[1] for slot, attempt in zip((own, other), small, strict=True)]
+        await eventually(lambda: own.slot.state == other.slot.state == "busy", "both run at once")
+        for slot, attempt in zip((own, other), small, strict=True):
+            slot.slot.stop(attempt.job, attempt.fence, Stop.CANCEL)
+        assert {(await each).how for each in running} == {"cooperative"}
 
 
 async def test_a_cancel_while_it_waits_for_room_is_at_once_and_hurts_nobody(tmp_path: Path) -> None:
