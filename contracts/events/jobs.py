@@ -77,6 +77,7 @@ class JobAssigned(Event):
     hold_until_ms: int | None = None  # why is "hold": until when it may wait for a busy device that has its model
     batch: str | None = None  # members of one batch carry the same one; they share a slot
     batch_size: int | None = None
+    alone: bool | None = None  # in a fresh process, with all the device has: that is what `bytes` says
 
 
 class JobUnassigned(Event):
@@ -129,6 +130,7 @@ class JobAttemptFailed(Event):
     next_attempt_at_ms: int | None = None
     worker_id: str | None = None
     gpu_ms: int | None = None
+    alone: bool | None = None  # out of memory: from now on it gets a device for itself, in a fresh process
 
 
 class JobLeaseLost(Event):

@@ -59,6 +59,9 @@ class ErrorFacts(Part):
     exit_code: int | None = None
     signal: int | None = None
     phase: str | None = None
+    requested_bytes: int | None = None  # out_of_memory, as far as the error said so: what it asked for,
+    free_bytes: int | None = None  # what the device had left,
+    reserved_bytes: int | None = None  # and what its own allocator held
 
 
 class SlotInfo(Part):

@@ -28,6 +28,7 @@ class Offer:
     est_ms: int = 0
     webhook_events: tuple[str, ...] = ()
     batch: str = ""  # offers of one batch are run in one pass
+    alone: bool = False  # in a fresh child that has the whole device
 
     def to_data(self) -> dict[str, object]:
         """Return the JSON of the work entry."""

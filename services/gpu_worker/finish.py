@@ -174,6 +174,7 @@ async def _facts(desk: Desk, running: Running, outcome: Outcome) -> Facts:
         delay_ms=desk.backoff.delay_ms(right.attempt, random.random()),
         children_ended=ended,
         phase=running.writer.telemetry.phase,
+        alone=right.offer.alone,
     )
 
 

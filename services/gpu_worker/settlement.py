@@ -1,7 +1,8 @@
 """How an attempt is closed: its outcome becomes the events that end it. Pure; time, chance and history come in.
 
 Promises: every outcome but a lost fence has exactly one ending; what was cancelled meanwhile ends as cancelled unless
-it had completed; a job that took two children down is not tried a third time.
+it had completed; a job that took two children down is not tried a third time, and one that found no memory when it had
+a device for itself not a second time.
 """
 
 import re
@@ -12,7 +13,7 @@ import orjson
 
 from contracts import events as ev
 from contracts.wire import Entry
-from services.gpu_worker.slots.outcome import Outcome, Verdict
+from services.gpu_worker.slots.outcome import OUT_OF_MEMORY, Outcome, Verdict
 
 POISON_CHILDREN = 2  # a job that has ended this many children ends itself
 MESSAGE_LIMIT_BYTES = 4096
@@ -32,6 +33,7 @@ class Facts:
     delay_ms: int  # before the next attempt, by the retry schedule
     children_ended: int = 0  # by this job, in earlier attempts of this run
     phase: str | None = None
+    alone: bool = False  # it had the whole device, in a fresh child
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +82,21 @@ def children_ended(entries: Iterable[Entry]) -> int:
         if isinstance(event, ev.JobRetried):
             count = 0
         elif isinstance(event, ev.JobAttemptFailed):
-            count += event.error.exit_code is not None or event.error.signal is not None
+            count += has_crashed(event.error)
     return count
+
+
+def has_crashed(error: ev.ErrorFacts) -> bool:
+    """Whether an attempt ended its child; a lost worker's is not among these."""
+    return error.exit_code is not None or error.signal is not None or error.code == "child_crashed"
 
 
 def _failed(outcome: Outcome, facts: Facts) -> Ending:
     error = _error_facts(outcome, facts)
     poisonous = outcome.killed_child and facts.children_ended + 1 >= POISON_CHILDREN
-    will_retry = error.retryable and not poisonous and facts.attempt < facts.max_attempts
+    out_of_memory = outcome.code == OUT_OF_MEMORY
+    too_large = out_of_memory and facts.alone and not outcome.denied
+    will_retry = error.retryable and not poisonous and not too_large and facts.attempt < facts.max_attempts
     due_ms = facts.now_ms + _delay_ms(outcome, facts) if will_retry else None
     failed = ev.JobAttemptFailed(
         error=error,
@@ -96,12 +105,14 @@ def _failed(outcome: Outcome, facts: Facts) -> Ending:
         next_attempt_at_ms=due_ms,
         worker_id=facts.worker_id,
         gpu_ms=facts.gpu_ms,
+        alone=(out_of_memory and will_retry) or None,
     )
     line = _error_line(error.code, outcome.message, facts.attempt)
     if will_retry:
         return Ending((failed,), line, unless_cancelled=True)
-    final = error.model_copy(update={"code": "poison", "retryable": False}) if poisonous else error
-    end = ev.JobFailed(error=final, attempts=facts.attempt, dead_lettered=poisonous or error.retryable)
+    final_code = "poison" if poisonous else "too_large" if too_large else None
+    final = error.model_copy(update={"code": final_code, "retryable": False}) if final_code else error
+    end = ev.JobFailed(error=final, attempts=facts.attempt, dead_lettered=poisonous or final.retryable)
     return Ending((failed, end), line, closes=True, unless_cancelled=True)
 
 
@@ -126,12 +137,16 @@ def _retry_after_ms(seconds: float) -> int:
 
 
 def _error_facts(outcome: Outcome, facts: Facts) -> ev.ErrorFacts:
+    memory = outcome.memory or {}
     return ev.ErrorFacts(
         code=outcome.code or "internal",
         retryable=outcome.retryable,
         exit_code=outcome.exit_code,
         signal=outcome.signal,
         phase=facts.phase,
+        requested_bytes=memory.get("requested"),
+        free_bytes=memory.get("free"),
+        reserved_bytes=memory.get("reserved"),
     )
 
 

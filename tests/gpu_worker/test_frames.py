@@ -43,8 +43,8 @@ def wire(frame: dict[str, Any]) -> bytes:
 @pytest.mark.parametrize("name", GOLDEN["from_child"])
 def test_the_parent_understands_each_golden_frame(name: str) -> None:
     frame = frames.decode(json.dumps(GOLDEN["from_child"][name]).encode())
-    named = {"artifact": "ArtifactFile", "failed_in_batch": "Failed"}.get(name) or "".join(
-        part.title() for part in name.split("_")
+    named = {"artifact": "ArtifactFile", "failed_in_batch": "Failed", "failed_lost": "Failed"}.get(name) or "".join(
+        part.title() for part in name.removesuffix("_out_of_memory").split("_")
     )
     assert type(frame).__name__ == named
     for field in frame.__slots__:
@@ -139,6 +139,9 @@ def test_frames_survive_any_cutting(names: list[str], data: st.DataObject) -> No
         b'{"ev":"progress","job":"j","fence":1,"done":"x","total":null}',
         b'{"ev":"preview","job":"j","fence":1,"name":"p","file":"../../etc/passwd","step":1}',
         b'{"ev":"artifact","job":"j","fence":1,"name":"p","file":"/1","kind":"k","variant":"v"}',
+        b'{"ev":"load_failed","code":"out_of_memory","message":"m","memory":{"requested":-1}}',
+        b'{"ev":"load_failed","code":"out_of_memory","message":"m","memory":{"prompt":1}}',
+        b'{"ev":"load_failed","code":"out_of_memory","message":"m","memory":{"free":1.5}}',
     ],
 )
 def test_what_is_no_frame_is_a_protocol_error(body: bytes) -> None:

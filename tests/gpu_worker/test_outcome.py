@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.gpu_worker.slots.frames import Cancelled, Done, Failed, LoadFailed
-from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify
+from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify, is_denied
 
 DONE = Done("job_1", 1, {"x": 1}, 5.0, 0)
 FRAMES = (
@@ -18,10 +18,14 @@ FRAMES = (
     Failed("job_1", 1, "internal", "boom", True, 5.0, None, None),
     Failed("job_1", 1, "rate_limited", "429", True, 5.0, 3, "pinecone"),
     LoadFailed("model_load_failed", "no weights"),
+    LoadFailed("out_of_memory", "MemoryError", {"requested": 5}),
+    Failed("job_1", 1, "out_of_memory", "boom", True, 5.0, None, None, memory={"requested": 5, "free": 1}),
+    Failed("job_1", 1, "child_crashed", "boom", True, 5.0, None, None, lost=True),
+    Failed("job_1", 1, "device_unavailable", "boom", True, 5.0, None, None, lost=True),
 )
 CODES = {
     "internal", "rate_limited", "model_load_failed", "execution_timeout", "silence_timeout", "child_crashed",
-    "child_exited", "killed", "host_out_of_memory",
+    "child_exited", "killed", "host_out_of_memory", "out_of_memory", "device_unavailable",
 }  # fmt: skip
 
 
@@ -76,3 +80,35 @@ def test_a_fence_outranks_a_cancel_and_a_cancel_all_else() -> None:
 
 def test_a_result_that_was_finished_before_the_stop_took_effect_is_kept() -> None:
     assert classify(DONE, None, Stop.TIMEOUT) == Outcome(Verdict.COMPLETED, result={"x": 1}, run_ms=5.0)
+
+
+def test_four_ways_to_die_have_four_codes_with_status_or_signal() -> None:
+    """Field case 61: an exit, a kill, a segfault and a framework's out-of-memory are never mixed up."""
+    oom = Failed("job_1", 1, "out_of_memory", "OutOfMemoryError: CUDA out of memory", True, 5.0, None, None)
+    ends = [classify(None, 2, None), classify(None, -9, None), classify(None, -11, None), classify(oom, None, None)]
+
+    assert [(end.code, end.exit_code, end.signal, end.killed_child) for end in ends] == [
+        ("child_exited", 2, None, True), ("killed", None, 9, True), ("child_crashed", None, 11, True),
+        ("out_of_memory", None, None, False),
+    ]  # fmt: skip
+
+
+def test_a_process_lost_on_the_device_is_the_jobs_doing_and_one_lost_with_the_device_is_not() -> None:
+    crash = Failed("job_1", 1, "child_crashed", "illegal memory access", True, 5.0, None, None, lost=True)
+    hardware = Failed("job_1", 1, "device_unavailable", "uncorrectable ECC error", True, 5.0, None, None, lost=True)
+
+    assert (classify(crash, None, None).killed_child, classify(hardware, None, None).killed_child) == (True, False)
+    assert all(classify(frame, None, None).retryable for frame in (crash, hardware))
+
+
+@given(
+    st.none() | st.fixed_dictionaries({"requested": st.integers(0, 100)}, optional={"reserved": st.integers(0, 100)}),
+    st.none() | st.integers(0, 100),
+    st.integers(0, 100),
+)
+def test_a_device_is_blamed_only_for_what_was_inside_the_slice(
+    memory: dict[str, int] | None, peak_bytes: int | None, slice_bytes: int
+) -> None:
+    if is_denied(memory, peak_bytes, slice_bytes):
+        assert memory is not None
+        assert memory["requested"] + max(memory.get("reserved", 0), peak_bytes or 0) < slice_bytes

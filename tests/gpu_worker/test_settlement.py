@@ -1,5 +1,7 @@
 """Outcomes become endings: one for each, legal in the state machine, and cancelled where a cancel came first."""
 
+from dataclasses import replace
+
 import orjson
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,6 +21,9 @@ FRAMES = (
     Failed("job_1", 1, "input_rejected", "no", False, 5.0, None, None),
     Failed("job_1", 1, "rate_limited", "429", True, 5.0, 3, "pinecone"),
     LoadFailed("model_load_failed", "no weights"),
+    LoadFailed("out_of_memory", "boom", {"requested": 5}),
+    Failed("job_1", 1, "out_of_memory", "boom", True, 5.0, None, None, memory={"requested": 5, "free": 1}),
+    Failed("job_1", 1, "child_crashed", "boom", True, 5.0, None, None, lost=True),
     Done("job_1", 1, {"x": 1}, 5.0, 0),
 )
 OUTCOMES = st.builds(
@@ -36,7 +41,10 @@ FACTS = st.builds(
     now_ms=st.just(1_000_000),
     delay_ms=st.integers(0, 10_000),
     children_ended=st.integers(0, 2),
+    alone=st.booleans(),
 )
+OOM = Outcome(Verdict.FAILED, "out_of_memory", "boom", memory={"requested": 7, "free": 5, "reserved": 3})
+SECOND = Facts("wrk_1", attempt=2, max_attempts=3, gpu_ms=1, now_ms=0, delay_ms=5)
 
 
 def walk(ending: Ending) -> JobStatus:
@@ -115,3 +123,49 @@ def test_a_member_that_did_not_fail_by_itself_is_queued_again_alone_for_nothing(
     (event,) = settlement.settle(mine, facts).events
     assert isinstance(event, ev.JobQueued)
     assert (event.reason, event.attempt, event.alone) == ("handed_back", facts.attempt - 1, True)
+
+
+def test_out_of_memory_is_tried_again_alone_with_what_the_error_said() -> None:
+    (failed,) = settlement.settle(OOM, SECOND).events
+    assert isinstance(failed, ev.JobAttemptFailed)
+    assert (failed.will_retry, failed.alone, failed.next_attempt_at_ms) == (True, True, 5)
+    error = failed.error
+    assert (error.requested_bytes, error.free_bytes, error.reserved_bytes) == (7, 5, 3)
+
+
+def test_out_of_memory_with_the_whole_device_is_too_large_for_good() -> None:
+    failed, end = settlement.settle(OOM, replace(SECOND, alone=True)).events
+    assert isinstance(failed, ev.JobAttemptFailed)
+    assert isinstance(end, ev.JobFailed)
+    assert (failed.error.code, failed.will_retry, failed.alone) == ("out_of_memory", False, None)
+    assert (end.error.code, end.error.retryable, end.dead_lettered) == ("too_large", False, False)
+    assert end.error.requested_bytes == 7
+
+
+def test_a_device_that_had_less_than_promised_makes_no_job_too_large() -> None:
+    """Field case 63: none is failed for good by a device that somebody else fills."""
+    (failed,) = settlement.settle(replace(OOM, denied=True), replace(SECOND, alone=True)).events
+    assert isinstance(failed, ev.JobAttemptFailed)
+    assert (failed.will_retry, failed.alone) == (True, True)
+
+
+def test_without_attempts_left_out_of_memory_ends_a_job_under_its_own_name() -> None:
+    _, end = settlement.settle(OOM, replace(SECOND, max_attempts=2)).events
+    assert isinstance(end, ev.JobFailed)
+    assert (end.error.code, end.dead_lettered) == ("out_of_memory", True)
+
+
+@given(OUTCOMES, FACTS)
+def test_only_out_of_memory_asks_for_a_device_alone(outcome: Outcome, facts: Facts) -> None:
+    asked = any(
+        isinstance(event, ev.JobAttemptFailed) and event.alone for event in settlement.settle(outcome, facts).events
+    )
+    assert not asked or (outcome.code == "out_of_memory" and not facts.alone)
+
+
+def test_a_process_lost_on_the_device_counts_as_a_child_and_a_lost_worker_never_does() -> None:
+    """Field case 37: two crashed children make poison; a worker that was lost is nobody's crash."""
+    codes = ("child_crashed", "worker_lost", "device_unavailable", "out_of_memory")
+    failures = [ev.JobAttemptFailed(error=ev.ErrorFacts(code=code), attempt=1, will_retry=True) for code in codes]
+    entries = [Entry(f"1-{i}", event.TYPE, "job_1", event.to_json().encode()) for i, event in enumerate(failures)]
+    assert [settlement.children_ended([entry]) for entry in entries] == [1, 0, 0, 0]

@@ -163,7 +163,7 @@ async def test_a_failed_job_says_how_with_the_authors_words(api: Api, play: Play
     assert shown["status"] == "failed"
     assert shown["error"] == {
         "code": "child_exited", "message": "boom", "retryable": False, "attempt": 1, "phase": "denoising",
-        "exitCode": 3, "signal": None,
+        "exitCode": 3, "signal": None, "requestedBytes": None, "freeBytes": None, "reservedBytes": None,
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ Standard library only; main.py loads this file by its path, so that no name of o
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import math
 import os
@@ -34,16 +35,20 @@ PICTURES = (
     (b"GIF8", ".gif"),
 )
 AUTHORS_CODES = ("device_unavailable", "content_rejected")  # an author's error may carry one of these as `code`
-OOM_TEXTS = (
-    "out of memory",
-    "failed to allocate memory",
-    "can't allocate memory",
-    "cannot allocate memory",
-    "unable to allocate",
-    "bad_alloc",
-    "cublas_status_alloc_failed",
-    "cudnn_status_alloc_failed",
-)
+
+
+def load_beside(name: str) -> Any:
+    """Import a file of this folder without a name that could stand in an author's way."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location(f"headrace_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+memory_errors = load_beside("memory_errors")
 
 
 class Cancelled(BaseException):
@@ -281,15 +286,16 @@ def died_of(error: BaseException, code: str) -> dict[str, Any]:
         traceback.clear_frames(error.__traceback__)  # the frames would keep a failed run's tensors alive
     named = getattr(error, "code", None)
     code = named if isinstance(named, str) and named in AUTHORS_CODES else code
-    return failed("out_of_memory" if is_oom(error) else code, f"{type(error).__name__}: {error}")
+    lost_by = memory_errors.lost_by(error)
+    frame = failed(lost_by or ("out_of_memory" if memory_errors.is_oom(error) else code), describe(error))
+    if lost_by is not None:
+        return {**frame, "lost": True}
+    memory = memory_errors.figures(error) if frame["code"] == "out_of_memory" else {}
+    return {**frame, "memory": memory} if memory else frame
 
 
-def is_oom(error: BaseException | None) -> bool:
-    """Tell by type and by the frameworks' texts whether a device or this process had no memory left."""
-    if error is None:
-        return False
-    named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return named or any(text in str(error).lower() for text in OOM_TEXTS) or is_oom(error.__cause__)
+def describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def to_json(value: Any) -> bytes:

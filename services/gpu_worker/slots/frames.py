@@ -18,6 +18,9 @@ HEADER = struct.Struct("!I")
 FRAME_LIMIT_BYTES = 1 << 20
 RESULT_LIMIT_BYTES = FRAME_LIMIT_BYTES - (64 << 10)
 _FILE_NAME = re.compile(r"\d{4,8}")
+_FIGURES = frozenset({"requested", "free", "reserved"})
+_MOST_BYTES = 1 << 62
+Memory: TypeAlias = Mapping[str, int]  # bytes requested, free, reserved, as far as the error's text says so
 T = TypeVar("T")
 
 
@@ -45,6 +48,8 @@ class LoadFailed:
 
     code: str
     message: str
+    memory: Memory | None = None  # out_of_memory only
+    lost: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,8 @@ class Failed:
     retry_after_s: float | None
     resource: str | None
     alone: bool | None = None  # the pass failed, not this member of it: it is to be tried again, alone
+    memory: Memory | None = None  # out_of_memory only
+    lost: bool | None = None  # no call to the device works in this process any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,19 +251,32 @@ def _artifact(fields: Mapping[str, Any]) -> ArtifactFile:
     return ArtifactFile(*_key(fields), _take(fields, "name", str), _file(fields), *labels, *sides)
 
 
+def _memory(fields: Mapping[str, Any]) -> Memory | None:
+    figures = _maybe(fields, "memory", dict)
+    for name, size in (figures or {}).items():
+        if name not in _FIGURES or type(size) is not int or not 0 <= size <= _MOST_BYTES:
+            raise ProtocolError(f"figure {str(name)[:40]!r} of {fields['ev']}")
+    return figures
+
+
+def _load_failed(fields: Mapping[str, Any]) -> LoadFailed:
+    code, message = _take(fields, "code", str), _take(fields, "message", str)
+    return LoadFailed(code, message, _memory(fields), _maybe(fields, "lost", bool))
+
+
 def _failed(fields: Mapping[str, Any]) -> Failed:
     job, fence = _key(fields)
     code, message = _take(fields, "code", str), _take(fields, "message", str)
     after_s, resource = _number(fields, "retry_after_s"), _maybe(fields, "resource", str)
     run_ms, retryable = _number(fields, "run_ms") or 0, _take(fields, "retryable", bool)
-    alone = _maybe(fields, "alone", bool)
-    return Failed(job, fence, code, message, retryable, run_ms, after_s, resource, alone)
+    alone, lost = _maybe(fields, "alone", bool), _maybe(fields, "lost", bool)
+    return Failed(job, fence, code, message, retryable, run_ms, after_s, resource, alone, _memory(fields), lost)
 
 
 _PARSERS: dict[str, Callable[[Mapping[str, Any]], Frame]] = {
     "prepared": lambda f: Prepared(_number(f, "ms") or 0),
     "ready": lambda f: Ready(_number(f, "ms") or 0),
-    "load_failed": lambda f: LoadFailed(_take(f, "code", str), _take(f, "message", str)),
+    "load_failed": _load_failed,
     "heartbeat": lambda f: Heartbeat(),
     "progress": _progress,
     "milestone": lambda f: Milestone(*_key(f), _take(f, "name", str), _maybe(f, "data", dict) or {}),

@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from services.gpu_worker.slots.frames import Cancelled, Done, End, Failed, LoadFailed
+from services.gpu_worker.slots.frames import Cancelled, Done, End, Failed, LoadFailed, Memory
+
+OUT_OF_MEMORY, HARDWARE = "out_of_memory", "device_unavailable"
+DENIED_PERCENT = 90  # of its slice: who asks for less and gets nothing was denied it by the device
 
 
 class Stop(StrEnum):
@@ -61,6 +64,8 @@ class Outcome:
     log_bytes: int = 0  # how much was written to the attempt's log file
     peak_bytes: int | None = None  # most memory above the child's base, where the device can tell
     alone: bool = False  # with HANDED_BACK: the pass failed, so this one is never put into a batch again
+    memory: Memory | None = None  # with out_of_memory: bytes requested, free, reserved, as far as they are known
+    denied: bool = False  # out of memory, although it did not ask for more than it was promised
 
 
 def classify(
@@ -96,6 +101,18 @@ def of_member(outcome: Outcome, last: End | LoadFailed | None) -> Outcome:
     return Outcome(Verdict.HANDED_BACK, outcome.code, outcome.message, run_ms=outcome.run_ms, alone=True)
 
 
+def is_denied(memory: Memory | None, peak_bytes: int | None, slice_bytes: int) -> bool:
+    """Tell whether a device had less than was promised: what somebody else took is no fault of the job.
+
+    >>> is_denied({"requested": 10}, 20, 100), is_denied({"requested": 90}, 20, 100), is_denied(None, 20, 100)
+    (True, False, False)
+    """
+    if memory is None or "requested" not in memory:
+        return False
+    held_bytes = max(memory.get("reserved", 0), peak_bytes or 0)
+    return (held_bytes + memory["requested"]) * 100 < slice_bytes * DENIED_PERCENT
+
+
 def _stopped(stop: Stop, last: End | LoadFailed | None, exit_status: int | None) -> Outcome:
     run_ms = last.run_ms if isinstance(last, Cancelled | Failed) else 0.0
     match stop:
@@ -120,8 +137,8 @@ def _stopped(stop: Stop, last: End | LoadFailed | None, exit_status: int | None)
 
 def _framed(last: End | LoadFailed) -> Outcome:
     match last:
-        case LoadFailed(code, message):
-            return Outcome(Verdict.FAILED, code, message)
+        case LoadFailed():
+            return Outcome(Verdict.FAILED, last.code, last.message, memory=last.memory)
         case Failed(code="rate_limited"):
             return Outcome(
                 Verdict.HANDED_BACK,
@@ -137,8 +154,10 @@ def _framed(last: End | LoadFailed) -> Outcome:
                 last.code,
                 last.message,
                 last.retryable,
+                killed_child=last.lost is True and last.code != HARDWARE,
                 retry_after_s=last.retry_after_s,
                 run_ms=last.run_ms,
+                memory=last.memory,
             )
         case _:
             return Outcome(Verdict.FAILED, "internal", "the pipeline stopped as if cancelled, nobody asked for it")

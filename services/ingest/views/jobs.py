@@ -194,6 +194,9 @@ def _error(state: JobState, lines: BodyLines, ending: Ending) -> JsonObject | No
         "phase": facts.phase,
         "exitCode": facts.exit_code,
         "signal": facts.signal,
+        "requestedBytes": facts.requested_bytes,
+        "freeBytes": facts.free_bytes,
+        "reservedBytes": facts.reserved_bytes,
     }
 
 

@@ -101,6 +101,9 @@ class JobError(Shape):
     phase: str | None
     exit_code: int | None
     signal: int | None
+    requested_bytes: int | None
+    free_bytes: int | None
+    reserved_bytes: int | None
 
 
 class JobTimings(Shape):
