@@ -48,11 +48,12 @@ def offer(job: Job, choice: Choice, offer_id: str, basis: Basis, i: int, of: int
         est_ms=choice.est_ms, wait_ms=choice.wait_ms, policy=policy.NAME, policy_version=policy.VERSION,
         phase=choice.phase, anchor=choice.anchor or None, why=choice.why, basis=basis.position, turn=basis.turn, i=i,
         of=of, now_ms=basis.now_ms, hold_until_ms=choice.hold_until_ms, batch=batch or None,
-        batch_size=choice.batch_size if batch else None,
+        batch_size=choice.batch_size if batch else None, alone=choice.alone or None,
     )  # fmt: skip
     made = Offer(
         job.id, offer_id, choice.slot, job.fence, job.attempt, job.max_attempts, job.tenant_id, job.model,
         job.timeout_ms, choice.bytes, choice.est_ms, tuple(sorted(job.hooks)), batch,
+        choice.alone,
     )  # fmt: skip
     write = Write(
         job.id, (event,), hooked=job.hooks,

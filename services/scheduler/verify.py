@@ -83,6 +83,7 @@ def _said(job_id: str, event: ev.JobAssigned) -> Choice:
     return Choice(
         job_id, event.worker_id, event.slot, event.device, event.bytes, event.est_ms, event.wait_ms,
         event.anchor or "", event.why, event.phase or "", event.hold_until_ms, _batch(event), event.batch_size or 1,
+        event.alone or False,
     )  # fmt: skip
 
 

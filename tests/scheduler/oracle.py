@@ -319,7 +319,7 @@ class _Round:
                 picked.append(self._give(turn, turn.job, place, "deck"))
         for job in given:
             for place in [place for place in late if self.room.is_free(place) and self._holds(place, job)][:7]:
-                self.room.take(place, job.job_class.bytes)
+                self.room.take(place, job.job_class)
                 picked.append((job.job_id, place.worker.id, place.slot.index, "", "decks", "flat", None, 1))
         return picked[:limit]
 
@@ -327,9 +327,9 @@ class _Round:
         picked: list[Picked] = []
         for job_id, job_class, _ in held:
             idle = [place for place in self.room.free() if place.is_idle and self.room.fits(place, job_class)]
-            idle.sort(key=lambda place: job_class.model not in place.slot.resident)  # stable: warm ones first
+            idle.sort(key=lambda place: not _is_warm(place, job_class))  # stable: warm ones first
             if idle:
-                self.room.take(idle[0], job_class.bytes)
+                self.room.take(idle[0], job_class)
                 picked.append((job_id, idle[0].worker.id, idle[0].slot.index, "", "late_hold", "flat", None, 1))
         return picked
 
@@ -399,10 +399,10 @@ class _Round:
     def _placed(self, turn: _Turn, place: Place) -> Picked | None:
         job, word = turn.job, "idle" if place.is_idle else "deck"
         model, here = job.job_class.model, self.room.fits(place, job.job_class)
-        if here and model in place.slot.resident:
+        if here and _is_warm(place, job.job_class):
             return self._give(turn, job, place, word)
         fitting = [other for other in self.room.free() if self.room.fits(other, job.job_class)]
-        warm = [other for other in fitting if model in other.slot.resident]
+        warm = [other for other in fitting if _is_warm(other, job.job_class)]
         for other in warm:
             if other.is_idle:
                 return self._give(turn, job, other, "idle")
@@ -441,7 +441,8 @@ class _Round:
             fitting = [
                 job
                 for job in jobs
-                if job.band == first.band and (models is None or job.job_class.model in models)
+                if job.band == first.band
+                if models is None or (job.job_class.model in models and not job.job_class.alone)
                 if self._holds(place, job) and (not due or job is first)
             ]
             if fitting:
@@ -471,13 +472,13 @@ class _Round:
 
     def _cost_ms(self, job: Waiting, place: Place) -> int:
         model = job.job_class.model
-        load_ms = 0 if model in place.slot.resident else self.estimates.load_ms(model)
+        load_ms = 0 if _is_warm(place, job.job_class) else self.estimates.load_ms(model)
         return self.estimates.run_ms(model, job.job_class.bucket) + load_ms
 
     def _give(self, turn: _Turn, job: Waiting, place: Place, why: str, most_v: int | None = None) -> Picked:
         lead_v = self.books.tenants[turn.anchor].v + self.knobs.lead
         self.last = (turn, job, place, lead_v if most_v is None else most_v)
-        self.room.take(place, job.job_class.bytes)
+        self.room.take(place, job.job_class)
         return self._charge(turn, job, place, why, self._cost_ms(job, place))
 
     def _charge(self, turn: _Turn, job: Waiting, place: Place, why: str, est_ms: int) -> Picked:
@@ -545,6 +546,10 @@ class _Round:
                     job = self.oracle._fair_of(tenant, of_class)
                     found.append((tenant.v, name, tenant.users[job.user].v, job))
         return min(found)[3] if found else None
+
+
+def _is_warm(place: Place, job_class: JobClass) -> bool:
+    return job_class.model in place.slot.resident and not job_class.alone
 
 
 def _forget(users: dict[str, Account], clocks: Sequence[Clock]) -> None:

@@ -266,12 +266,15 @@ def test_caps_and_memory_hold_whatever_part_of_a_turn_comes_true(seed: int) -> N
     pool.begin()
     for number in range(200):
         pool.submit(
-            f"t_{number % 4}", user_digest=f"u{number % 7}", vram_bytes=pool.dice.choice((4, 9, 12, 20)),
-            priority=pool.dice.choice(("urgent", "normal")),
+            f"t_{number % 4}", user_digest=f"u{number % 7}", vram_bytes=pool.dice.choice((0, 4, 4, 9, 12, 20)),
+            priority=pool.dice.choice(("urgent", "normal")), alone=pool.dice.random() < 0.1 or None,
         )  # fmt: skip
     for _ in pool.serve(120_000, drop=0.3):
         for worker in pool.world.state.workers.values():
-            assert sum(slot.held_bytes for slot in worker.slots.values()) <= 20
+            held = [slot.held_bytes for slot in worker.slots.values()]
+            assert sum(held) <= 20
+            alone = [slot for slot in worker.slots.values() if 0 in slot.running_jobs.values() or slot.deck_unmeasured]
+            assert not alone or sorted(held) == [0, 20]  # who has the whole device has it for itself
 
     flying: set[str] = set()
     users = {e.subject: e.raw_data()["userDigest"] for e in pool.world.entries if e.type == ev.JobCreated.TYPE}

@@ -111,6 +111,25 @@ def test_a_failed_attempt_waits_for_its_backoff(world: World) -> None:
     assert told.place.eta_ms == 5_000
 
 
+def test_a_job_that_is_to_have_a_gpu_for_itself_says_so_and_why(world: World) -> None:
+    world.worker(slots=2, slot_bytes=24 * GIB, device="gpu")
+    world.submit(vram_bytes=10 * GIB)
+    world.turns()
+    failed = world.submit(vram_bytes=GIB)
+    world.turns()
+    unknown = world.submit()
+    world.start(failed)
+    world.fail(failed, delay_ms=5_000, alone=True)
+
+    assert "on a GPU for itself" in why(world, failed).reasons[0].detail
+    world.now_ms += 5_000
+    world.turns()
+    details = {job_id: why(world, job_id).reasons[0].detail for job_id in (failed, unknown)}
+    assert "It gets a GPU for itself: it ran out of memory" in details[failed]
+    assert "It gets a GPU for itself: nobody has measured what echo@1 needs" in details[unknown]
+    assert {why(world, job_id).reasons[0].code for job_id in details} == {"insufficient_vram"}
+
+
 def test_a_declined_offer_waits_too_and_says_that_no_attempt_was_used(world: World) -> None:
     world.worker()
     job_id = world.submit()

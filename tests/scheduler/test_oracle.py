@@ -97,7 +97,7 @@ class History:
         dice, batch = self.dice, self.dice.random() < 0.3
         alike: dict[str, object] = {"max_batch": 3, "bucket": dice.choice(("steps=4", "steps=8"))} if batch else {}
         alike |= {"model": dice.choice(MODELS), "vram_bytes": dice.choice((0, 4, 9, 15))}
-        alike |= {"resources": {"api": 1} if dice.random() < 0.1 else None}
+        alike |= {"resources": {"api": 1} if dice.random() < 0.1 else None, "alone": dice.random() < 0.1 or None}
         for _ in range(dice.randint(2, 6) if batch else 1):
             self.world.submit(
                 f"t_{dice.randint(0, 5)}", priority=dice.choice(WORDS), user_digest=f"u{dice.randint(0, 3)}",
@@ -125,7 +125,7 @@ class History:
         if what == 0 and offered:
             world.decline(dice.choice(offered), reason=dice.choice(("overtaken", "slot_unusable")))
         elif what == 1 and running:
-            world.fail(dice.choice(running), delay_ms=500)
+            world.fail(dice.choice(running), delay_ms=500, alone=dice.random() < 0.5)
         elif what == 2:
             policy.apply(facts.Parked(f"t_{dice.randint(0, 5)}", dice.random() < 0.4))
         elif what == 3:

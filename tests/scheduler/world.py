@@ -71,13 +71,14 @@ class World:
         events = (ev.JobDeviceReleased(gpu_ms=gpu_ms), ev.JobCompleted(attempt=job.attempt))
         self.write(job_id, *events, fence=job.fence)
 
-    def fail(self, job_id: str, delay_ms: int | None = None) -> None:
+    def fail(self, job_id: str, delay_ms: int | None = None, *, alone: bool = False) -> None:
         job = self.job(job_id)
         error = ev.ErrorFacts(code="child_exited", retryable=delay_ms is not None)
         again = None if delay_ms is None else self.now_ms + delay_ms
         failed = ev.JobAttemptFailed(
-            error=error, attempt=job.attempt, will_retry=delay_ms is not None, next_attempt_at_ms=again
-        )
+            error=error, attempt=job.attempt, will_retry=delay_ms is not None, next_attempt_at_ms=again,
+            alone=alone or None,
+        )  # fmt: skip
         end = [] if delay_ms is not None else [ev.JobFailed(error=error, attempts=job.attempt)]
         self.write(job_id, failed, *end, fence=job.fence)
 

@@ -46,7 +46,8 @@ def _later(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
             f"A worker gave it back (for the {job.declines}. time). It is offered again at {at}; no attempt was used."
         )
         return Reason("backoff", text, since_ms)
-    text = f"Attempt {job.attempt} of {job.max_attempts} failed. It is tried again at {at}."
+    where = ", on a GPU for itself" if job.alone else ""
+    text = f"Attempt {job.attempt} of {job.max_attempts} failed. It is tried again at {at}{where}."
     return Reason("backoff", text, since_ms)
 
 
@@ -101,11 +102,19 @@ def _memory_taken(moment: Moment, facts: Facts, found: Standing) -> Reason | Non
     idle = [seat.place for seat in found.seats if seat.place.is_idle and seat.place.slot.deck is None]
     if not idle or found.job.offers or any(place.can_hold(found.job_class) for place in idle):
         return None
-    text = (
-        f"It needs {size_text(found.job.bytes)}; where a slot is free, jobs beside it hold too much of the GPU's "
-        "memory. They must end first; nothing new is put there while it is this job's turn."
-    )
+    held = "They must end first; nothing new is put there while it is this job's turn."
+    if found.job_class.claim:
+        size = size_text(found.job.bytes)
+        text = f"It needs {size}; where a slot is free, jobs beside it hold too much of the GPU's memory. {held}"
+    else:
+        text = f"It gets a GPU for itself: {_why_alone(found)}. Where a slot is free, jobs beside it still run. {held}"
     return Reason("insufficient_vram", text, found.job.queued_ms)
+
+
+def _why_alone(found: Standing) -> str:
+    if not found.job.alone:
+        return f"nobody has measured what {found.job.model} needs"
+    return "it ran out of memory, or asks for more than was ever measured"
 
 
 def _concurrency(moment: Moment, facts: Facts, found: Standing) -> Reason | None:

@@ -210,7 +210,7 @@ class Books:
         if slot is not None:
             # the members of a batch share the device: it is free when the time of all of them has passed
             begins_ms = slot.free_at_ms if slot.running_jobs else now_ms
-            slot.running_jobs[job.id] = job.bytes
+            slot.running_jobs[job.id] = class_of(job).claim
             slot.free_at_ms = begins_ms + job.charged_ms
             slot.est_ms = slot.free_at_ms - now_ms
             slot.guessed = self.estimates.is_empty
@@ -295,12 +295,12 @@ def waiting_of(job: Job) -> Waiting | None:
 
 def class_of(job: Job) -> JobClass:
     """Return the class of a job; jobs of one class have the same object."""
-    bucket, max_batch = (job.bucket, job.max_batch) if job.max_batch > 1 else ("", 1)
-    return _class(job.model, job.bytes, job.resources, bucket, max_batch)
+    bucket, max_batch = (job.bucket, job.max_batch) if job.max_batch > 1 and not job.alone else ("", 1)
+    return _class(job.model, job.bytes, job.resources, bucket, max_batch, job.alone)
 
 
 @lru_cache(maxsize=4096)
 def _class(
-    model: str, job_bytes: int, resources: tuple[tuple[str, int], ...], bucket: str, max_batch: int
+    model: str, job_bytes: int, resources: tuple[tuple[str, int], ...], bucket: str, max_batch: int, alone: bool
 ) -> JobClass:  # fmt: skip
-    return JobClass(model, job_bytes, resources, bucket, max_batch)
+    return JobClass(model, job_bytes, resources, bucket, max_batch, alone)

@@ -23,6 +23,7 @@ class Choice:
     hold_until_ms: int | None = None
     batch: int | None = None  # number of the choice of this round whose job it shares a pass with, or its own
     batch_size: int = 1
+    alone: bool = False  # it gets the whole device, `bytes` of it, and a fresh process
 
 
 @dataclass(frozen=True, slots=True)

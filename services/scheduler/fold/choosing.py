@@ -68,7 +68,7 @@ def _placed(scratch: Scratch, fair: Fair, place: Place) -> Choice | None:
     job_class = fair.job.job_class
     here = scratch.room.fits(place, job_class)
     why = "idle" if place.is_idle else "deck"
-    if here and place.is_warm(job_class.model):
+    if here and place.spares_load(job_class):
         return scratch.offer(fair, fair.job, place, why)
     warm = scratch.room.warm(job_class, idle=True)
     if warm is not None:

@@ -34,7 +34,7 @@ def _created(books: Books, entry: Entry, event: Event) -> None:
         hooks=frozenset(event.webhook_events or ()), queued_ms=now_ms,
         start_by_at_ms=None if event.start_by_ms is None else now_ms + event.start_by_ms,
         user=sys.intern(event.user_digest or ""), bucket=sys.intern(event.bucket or ""), max_batch=event.max_batch or 1,
-        resources=tuple(sorted((event.resources or {}).items())),
+        resources=tuple(sorted((event.resources or {}).items())), alone=event.alone or False,
     )  # fmt: skip
     books.limits.meet(job.resources)
     books.reserve(job)
@@ -83,7 +83,8 @@ def _assigned(books: Books, job: Job, event: ev.JobAssigned, now_ms: int) -> Non
         job.sharers = event.batch_size or 1
         job.tokens_until_ms = books.limits.take(job.resources) if job.resources else None
     job.held = job.held or event.hold_until_ms is not None
-    offer = Offer(event.offer_id, event.worker_id, event.slot, event.bytes, event.est_ms, event.hold_until_ms)
+    given_bytes = 0 if event.alone else event.bytes  # all there is, however much that is by then
+    offer = Offer(event.offer_id, event.worker_id, event.slot, given_bytes, event.est_ms, event.hold_until_ms)
     books.put_on_deck(job, offer)
     books.refresh(job)
 
@@ -150,8 +151,9 @@ def _lease_lost(books: Books, job: Job, event: ev.JobLeaseLost, now_ms: int) -> 
 def _attempt_failed(books: Books, job: Job, event: ev.JobAttemptFailed, now_ms: int) -> None:
     taken_ms = now_ms - job.started_ms if event.gpu_ms is None else event.gpu_ms
     books.settle(job, None if event.error.code in _FAULTS else taken_ms, now_ms)
-    if event.error.exit_code is not None or event.error.signal is not None:
+    if event.error.exit_code is not None or event.error.signal is not None or event.error.code == "child_crashed":
         books.note_gone(job)
+    job.alone = job.alone or event.alone or False
     books.leave_worker(job)
     job.status, job.queued_ms, job.ending = JobStatus.QUEUED, now_ms, not event.will_retry
     job.not_before_ms, job.limited_since_ms = event.next_attempt_at_ms, None

@@ -24,6 +24,12 @@ class JobClass(NamedTuple):
     resources: tuple[tuple[str, int], ...] = ()
     bucket: str = ""
     max_batch: int = 1
+    alone: bool = False  # a device for itself, with `bytes` at least, and a fresh process
+
+    @property
+    def claim(self) -> int:
+        """Bytes it takes up where it is placed; 0: the whole device, as for all that nobody has measured."""
+        return 0 if self.alone else self.bytes
 
 
 class Waiting(NamedTuple):

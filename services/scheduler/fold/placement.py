@@ -1,8 +1,9 @@
 """Which slot may hold a job now, which could ever, and which should be waited for. Pure.
 
 Promises: a slot gets one offer at most; per slot max(running, on deck) stays within the slot's bytes, and their sum
-within the device's budget; a job that nobody has measured shares its device with none; a model goes only to workers
-that list it. Idle models are in nobody's way: they leave when room is needed. A `Room` is the scratch of a choice.
+within the device's budget; a job that nobody has measured, or is to be alone, shares its device with none; a model goes
+only to workers that list it. Idle models are in nobody's way: they leave when room is needed. A `Room` is the scratch
+of a choice.
 """
 
 from collections.abc import Collection, Iterable
@@ -42,6 +43,14 @@ class Place:
         """Whether the model is loaded there, or is once what runs there is over."""
         return model in self.slot.resident
 
+    def spares_load(self, job_class: JobClass) -> bool:
+        """Whether a job of this class would find its model there; one that is to be alone loads it anew."""
+        return not job_class.alone and self.is_warm(job_class.model)
+
+    def bytes_for(self, job_class: JobClass) -> int:
+        """Return what a job of this class is given there; 0: nobody knows what it needs."""
+        return self.slot.bytes if job_class.alone else job_class.bytes
+
     def could_hold(self, job_class: JobClass) -> bool:
         """Whether the slot could hold a job of this class if nothing else were on the device."""
         return could_hold(self.worker.models, self.slot.bytes, job_class)
@@ -66,7 +75,7 @@ class Place:
             return True
         neighbours = [other for other in _slots_of(self) if other is not slot]
         held_bytes = sum(other.held_bytes for other in neighbours) + added_bytes
-        return held_bytes + max(slot.running_bytes, job_class.bytes or slot.bytes) <= _budget(self)
+        return held_bytes + max(slot.running_bytes, job_class.claim or slot.bytes) <= _budget(self)
 
 
 def could_hold(models: Collection[str], slot_bytes: int, job_class: JobClass) -> bool:
@@ -119,6 +128,8 @@ class Room:
 
     def warm(self, job_class: JobClass, *, idle: bool) -> Place | None:
         """Return the best free place, idle or busy, that has the model and room for the job."""
+        if job_class.alone:
+            return None
         if self._warm is None:
             self._warm = {}
             for place in self._free.values():
@@ -136,9 +147,9 @@ class Room:
             return warm
         return next((place for place in self._free.values() if place.is_idle and self.fits(place, job_class)), None)
 
-    def take(self, place: Place, job_bytes: int) -> None:
+    def take(self, place: Place, job_class: JobClass) -> None:
         """Fill the place's deck."""
-        self._added[place.device] = self._added.get(place.device, 0) + _added_bytes(place, job_bytes)
+        self._added[place.device] = self._added.get(place.device, 0) + _added_bytes(place, job_class.claim)
         del self._free[place.worker.id, place.slot.index]
 
     def may_join(self, place: Place, job_class: JobClass, members: int) -> bool:
@@ -177,7 +188,7 @@ def _ready_at_ms(place: Place, job_class: JobClass) -> int:
     """Return when enough of what the device holds should be gone."""
     slots = _slots_of(place)
     budget_bytes = _budget(place)
-    held_bytes, room_bytes = sum(slot.held_bytes for slot in slots), budget_bytes - (job_class.bytes or budget_bytes)
+    held_bytes, room_bytes = sum(slot.held_bytes for slot in slots), budget_bytes - (job_class.claim or budget_bytes)
     at_ms = 0
     for free_at_ms, slot_bytes in sorted((_empty_at_ms(slot), slot.held_bytes) for slot in slots):
         if held_bytes <= room_bytes:

@@ -15,7 +15,7 @@ class Offer:
     id: str
     worker_id: str
     slot: int
-    bytes: int
+    bytes: int  # 0: the whole slot
     est_ms: int
     hold_until_ms: int | None = None
 
@@ -67,6 +67,7 @@ class Job:
     ending: bool = False  # its last attempt failed; what ends it follows in the same call
     aside: bool = False  # out of choice after a mismatch
     ended_ms: int = 0
+    alone: bool = False  # it ran out of memory, or asks for more than was ever measured: a device for itself
 
 
 @dataclass(slots=True)
@@ -77,13 +78,15 @@ class Slot:
     device: str
     kind: str
     bytes: int
-    running_jobs: dict[str, int] = field(default_factory=dict)  # job -> bytes; several are a batch
+    running_jobs: dict[str, int] = field(default_factory=dict)  # job -> bytes, 0: all; several are a batch
     free_at_ms: int = 0  # when what runs should be over
     est_ms: int = 0  # for how long all that runs was charged
     guessed: bool = False  # nobody has measured how long that takes
     deck_offers: dict[str, str] = field(default_factory=dict)  # offer -> job; several are a batch
     deck_bytes: int = 0  # that were measured
-    deck_unmeasured: int = 0  # offers that nobody has measured: each gets the whole device
+    deck_unmeasured: int = (
+        0  # offers that get the whole device, as nobody has measured them, or as they are to be alone
+    )
     resident: tuple[str, ...] = ()  # models in memory, `name@version`
     listed: bool = True  # the worker still names it
     aside: bool = False  # out of choice after a mismatch
@@ -95,7 +98,7 @@ class Slot:
 
     @property
     def running_bytes(self) -> int:
-        """Bytes of what runs; the members of a batch count singly. Who was never measured has the whole device."""
+        """Bytes of what runs; the members of a batch count singly. Who is alone has the whole device."""
         sizes = self.running_jobs.values()
         return self.bytes if 0 in sizes else sum(sizes)
 

@@ -104,7 +104,7 @@ class Scratch:
         if job.job_class.max_batch > 1:
             self.placed = Placed(fair, job, place, fair.anchor.v + self.knobs.lead if most_v is None else most_v)
         choice = self._give(fair, job, place, why, self.cost_ms(job.job_class, place))
-        self.room.take(place, job.job_class.bytes)
+        self.room.take(place, job.job_class)
         return choice
 
     def join(self, fair: Fair, job: Waiting, place: Place, members: int) -> Choice:
@@ -118,15 +118,17 @@ class Scratch:
         self._given = (fair, self.ledger.tenants[job.tenant_id], job, est_ms)
         phase = "flat" if fair.phase == FLAT else f"reserved:{TIERS[fair.phase]}"
         return Choice(
-            job.job_id, place.worker.id, place.slot.index, place.slot.device, job.job_class.bytes, est_ms,
+            job.job_id, place.worker.id, place.slot.index, place.slot.device,
+            place.bytes_for(job.job_class), est_ms,
             max(0, self.now_ms - job.since_ms), fair.anchor.id, why, phase,
+            alone=job.job_class.alone,
         )  # fmt: skip
 
     def further(self, job_id: str, job_class: JobClass, since_ms: int, place: Place, why: str) -> Choice:
-        self.room.take(place, job_class.bytes)
+        self.room.take(place, job_class)
         return Choice(
-            job_id, place.worker.id, place.slot.index, place.slot.device, job_class.bytes,
-            self.cost_ms(job_class, place), max(0, self.now_ms - since_ms), "", why,
+            job_id, place.worker.id, place.slot.index, place.slot.device, place.bytes_for(job_class),
+            self.cost_ms(job_class, place), max(0, self.now_ms - since_ms), "", why, alone=job_class.alone,
         )  # fmt: skip
 
     def take_given(self) -> None:
@@ -185,5 +187,5 @@ class Scratch:
 
     def cost_ms(self, job_class: JobClass, place: Place) -> int:
         model = job_class.model
-        load_ms = 0 if place.is_warm(model) else self.estimates.load_ms(model)
+        load_ms = 0 if place.spares_load(job_class) else self.estimates.load_ms(model)
         return self.estimates.run_ms(model, job_class.bucket) + load_ms

@@ -24,7 +24,8 @@ def departure(scratch: Scratch, fair: Fair, place: Place) -> Choice | None:
     job = _pressed(scratch, fair, place)
     if job is not None:
         return scratch.offer(fair, job, place, "deadline")
-    classes = [board for model in place.slot.resident for board in scratch.boards.of_model(model) if board.count]
+    warm = (board for model in place.slot.resident for board in scratch.boards.of_model(model))
+    classes = [board for board in warm if board.count and not board.job_class.alone]
     most_v = fair.anchor.v + _lead_for(scratch, fair.job)
     job = _best_of(scratch, fair, classes, place, most_v)
     return None if job is None else scratch.offer(fair, job, place, "warm", most_v)
