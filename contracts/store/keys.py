@@ -110,6 +110,11 @@ def answers(pool: str, asker: str) -> str:
     return f"hr:{{{pool}}}:answers:{asker}"
 
 
+def live(pool: str) -> str:
+    """Stream, capped, with TTL: what running attempts print. Nothing of it is kept."""
+    return f"hr:{{{pool}}}:live"
+
+
 def claim(tenant_id: str, key_hash: str) -> str:
     """Hash with TTL: the claim of one Idempotency-Key; lives in the tenant's slot, not in a pool's."""
     return f"hr:{{idem:{tenant_id}}}:{key_hash}"

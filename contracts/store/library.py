@@ -13,7 +13,7 @@ VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
     "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "hold", "leave",
     "settle_delivery", "take_submit", "claim_key", "end_claim", "configure", "keep_secret", "keep_part",
-    "keep_snapshot", "grant", "shut", "ask", "answer", "note",
+    "keep_snapshot", "grant", "shut", "ask", "answer", "note", "live",
 )  # fmt: skip
 
 _REGISTER = """

@@ -17,6 +17,7 @@ from contracts.store.deliveries import Deliveries
 from contracts.store.directory import LAYOUT, Directory
 from contracts.store.jobs import Jobs
 from contracts.store.leadership import Leadership
+from contracts.store.live import Live
 from contracts.store.log import GroupReader, LogReader
 from contracts.store.questions import Questions
 from contracts.store.readers import last_position, needed_from
@@ -49,6 +50,7 @@ class Store:
         self.deliveries = Deliveries(self.batcher, self.client)
         self.claims = KeyClaims(self.batcher)
         self.questions = Questions(self.batcher, self.channel)
+        self.live = Live(self.batcher, self.client, self.channel)
         self.resources = Resources(self.batcher)
         self.snapshots = Snapshots(self.batcher, self.client)
         self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())

@@ -8,7 +8,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -41,6 +41,18 @@ class Intake:
         self._folder.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(scratch / OUT_FOLDER / file) or not taken.exists():  # else taken by a put that failed
             _take(scratch, file, taken, limit_bytes, upload.name)
+        stored = self._shelf.put(upload, taken)
+        taken.unlink(missing_ok=True)
+        return stored
+
+    def copy(self, candidates: Sequence[Path], upload: Upload) -> ArtifactRef:
+        """Store a copy of the first of these files of ours that is there. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        taken = self._folder / upload.id
+        try:
+            shutil.copyfile(candidates[0], taken)
+        except FileNotFoundError:
+            shutil.copyfile(candidates[1], taken)
         stored = self._shelf.put(upload, taken)
         taken.unlink(missing_ok=True)
         return stored

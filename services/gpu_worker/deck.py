@@ -7,6 +7,7 @@ from pathlib import Path
 from contracts.models import ModelRegistry
 from contracts.store.attempts import Attempt as Right
 from contracts.store.attempts import Attempts, Offer
+from contracts.store.live import Live
 from services.gpu_worker.bringing import Bringing
 from services.gpu_worker.finish import Desk
 
@@ -28,6 +29,7 @@ class Shop:
     worker_id: str
     pool: str
     attempts: Attempts
+    live: Live
     models: ModelRegistry
     desk: Desk
     bringing: Bringing

@@ -50,18 +50,24 @@ async def finish(desk: Desk, running: Running, outcome: Outcome) -> None:
     """Bring an attempt to its last event, and tell if it took more than is known. Raises GaveUp."""
     profiled = desk.profiles.judge(running, outcome)  # first of all: the runs of a child are judged in their order
     await running.previews.close()
+    await running.live_log.stop()
     if outcome.verdict is not Verdict.FENCED:
+        await _keep_log(desk, running)
         await _settle(desk, running, outcome)
     if profiled is not None:
         await desk.profiles.tell(profiled, desk.over)
 
 
 async def tidy(desk: Desk, running: Running, outcome: Outcome) -> bool:
-    """Empty the scratch directory, keep the log of a failure; returns whether the directory can be used again."""
+    """Empty the scratch directory; returns whether it can be used again.
+
+    The log of a failure is kept here if it could not be stored.
+    """
     if outcome.log_bytes == 0 and is_empty(running.scratch):  # as most are: no thread is needed
         return True
     kept = desk.log_dir / f"{running.right.job_id}.{running.right.fence}.log"
-    return await asyncio.to_thread(_tidy, running.scratch, kept if outcome.verdict is Verdict.FAILED else None)
+    needed = outcome.verdict is Verdict.FAILED and not running.is_log_stored
+    return await asyncio.to_thread(_tidy, running.scratch, kept if needed else None)
 
 
 async def _settle(desk: Desk, running: Running, outcome: Outcome) -> None:
@@ -75,6 +81,18 @@ async def _settle(desk: Desk, running: Running, outcome: Outcome) -> None:
         word = await _write(running, (*said, *uploaded, *ending.events), ending)
     job_id, fence = running.key
     log.info("attempt_settled", job=job_id, fence=fence, verdict=outcome.verdict, code=outcome.code, word=word)
+
+
+async def _keep_log(desk: Desk, running: Running) -> None:
+    """Store what was printed, before the event that ends the attempt; a store that is away costs the log only."""
+    if not (running.log_at.exists() or running.log_path.exists()):
+        return
+    try:
+        await asyncio.to_thread(desk.intake.copy, (running.log_at, running.log_path), running.log_upload())
+        running.is_log_stored = True
+        await running.live_log.say_stored()
+    except OSError as error:
+        log.warning("log_not_stored", job=running.right.job_id, detail=error.strerror)
 
 
 async def _judge(desk: Desk, running: Running, outcome: Outcome) -> tuple[Outcome, tuple[ev.Event, ...], Ending]:

@@ -245,7 +245,9 @@ class Lane:
         writer = AttemptWriter(
             self._shop.attempts, entry.right, self._shop.desk.over, lambda: self.stop(job_id, fence, Stop.FENCED)
         )
-        running = Running(entry.right, started, writer, entry.scratch, self._shop.desk.intake, self._shop.artifacts_s)
+        running = Running(
+            entry.right, started, writer, entry.scratch, self._shop.desk.intake, self._shop.artifacts_s, self._shop.live
+        )
         self._held[running.key] = running
         return [running]
 

@@ -32,6 +32,7 @@ class Performer:
         attempt = await self._bring(running) or self._attempt(running)
         if isinstance(attempt, Outcome):
             return attempt
+        running.follow_log(attempt.log_path)
         try:
             return await self._slot.run(attempt, running)
         except SlotQuarantined:
@@ -57,6 +58,7 @@ class Performer:
                 leaves(running, attempt)
             else:
                 asked.append((running, Member(attempt, running)))
+                running.follow_log(asked[0][1].attempt.log_path)  # the one the pass has
                 asked[-1][1].outcome.add_done_callback(partial(_then, leaves, running))
         failure = await self._pass([member for _, member in asked])
         for running, member in asked:

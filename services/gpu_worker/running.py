@@ -11,13 +11,15 @@ import orjson
 from contracts import events as ev
 from contracts.artifacts import Upload
 from contracts.file_inputs import ARTIFACT_POOLS
-from contracts.ids import artifact_id, preview_id
+from contracts.ids import artifact_id, log_id, preview_id
 from contracts.model_spec import ModelSpec
 from contracts.positions import entry_ms
 from contracts.store.attempts import Attempt as Right
+from contracts.store.live import Live, Piece
 from contracts.store.replies import Started
 from services.gpu_worker.artifacts import Intake
 from services.gpu_worker.input_files import InputFiles, Wanted
+from services.gpu_worker.live_log import LiveLog
 from services.gpu_worker.previews import LIMIT_BYTES, Previews
 from services.gpu_worker.slots.attempt import Attempt, Loaded
 from services.gpu_worker.slots.frames import ArtifactFile, Milestone, Preview, Progress, Telemetry
@@ -31,17 +33,27 @@ class Running:
     """The listener of its own attempt: what the child tells becomes events, files and timings."""
 
     def __init__(
-        self, right: Right, started: Started, writer: AttemptWriter, scratch: Path, intake: Intake, keep_s: float
+        self,
+        right: Right,
+        started: Started,
+        writer: AttemptWriter,
+        scratch: Path,
+        intake: Intake,
+        keep_s: float,
+        live: Live,
     ) -> None:
         self.right, self.writer, self.scratch = right, writer, scratch
         self.previews = Previews(self._store_preview, self._tell)
+        self.live_log = LiveLog(self._show_log)
+        self.log_at = self.log_path = log_path(scratch)
+        self.is_log_stored = False
         self.files: list[ArtifactFile] = []
         self.load_ms: int | None = None
         self.gpu_ms = 0
         self.released = False  # job.device_released is written
         self.asked: Attempt | None = None  # of the slot
         self.freed = asyncio.Event()  # the store has it, or the attempt is over: the slot's next start may follow
-        self._body, self._intake, self._keep_s = started.body, intake, keep_s
+        self._body, self._intake, self._keep_s, self._live = started.body, intake, keep_s, live
         self._started_ms, self._begun_s = entry_ms(started.position), time.monotonic()
         self._total_steps: int | None = None
         self._brought: dict[str, Any] | None = None  # the inputs with paths in the place of files
@@ -107,6 +119,16 @@ class Running:
             expires_at_ms=now_ms + round(self._keep_s * 1000),
         )
 
+    def follow_log(self, path: Path) -> None:
+        """Show what the child prints from now on; in a batch it is the log of the pass that all share."""
+        self.log_at = path
+        self.live_log.follow(path)
+
+    def log_upload(self) -> Upload:
+        """Describe the attempt's log for the store."""
+        file = ArtifactFile(*self.key, f"{self.key[0]}.{self.key[1]}.log", "", "log", "log", None, None)
+        return replace(self.upload(0, file), id=log_id(*self.key), mime="text/plain; charset=utf-8")
+
     def on_load_started(self) -> None:
         self._tell(ev.ModelLoadStarted(model=self.right.offer.model))
 
@@ -135,6 +157,9 @@ class Running:
     def _tell(self, event: ev.Event) -> None:
         self.writer.telemetry.add(event)
         self.writer.flush_soon()
+
+    async def _show_log(self, offset: int, data: bytes) -> None:
+        await self._live.publish(self.right.pool, Piece(*self.key, offset, data))
 
     async def _store_preview(self, frame: Preview) -> ev.ArtifactRef:
         file = ArtifactFile(frame.job, frame.fence, frame.name, frame.file, "preview", "preview", None, None)

@@ -114,6 +114,7 @@ class Supervisor:
             worker_id=worker_id,
             pool=config.pool,
             attempts=self._store.attempts,
+            live=self._store.live,
             models=self._models,
             desk=desk,
             bringing=Bringing(InputFiles(self._shelf, Fetcher(USER_AGENT), config.input_limits)),

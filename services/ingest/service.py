@@ -37,6 +37,7 @@ from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
 from services.ingest.handlers.limits import LimitsHandler
+from services.ingest.handlers.logs import LogHandler
 from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.read import JobReader
@@ -44,6 +45,7 @@ from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.uploads import UploadHandlers
 from services.ingest.handlers.workers import WorkerHandlers
+from services.ingest.log_tails import LogTails
 from services.ingest.metrics import IngestMetrics
 from services.ingest.readiness import Readiness
 from services.ingest.routes import Route
@@ -98,6 +100,7 @@ class IngestService:
         )
         self._edge = EdgeState(secrets.token_hex(4), self.context.metrics)
         self._watch = JobWatch(store)
+        self._tails = LogTails(store)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: GuardedRunner | None = None
@@ -124,6 +127,7 @@ class IngestService:
     async def stop(self) -> None:
         """Answer what was accepted, then end."""
         self._edge.is_draining = True
+        await self._tails.aclose()
         await self._watch.aclose()
         if self._runner is not None:
             await self._runner.drain(DRAIN_S)
@@ -150,7 +154,11 @@ class IngestService:
         self._uploads = UploadHandlers(context)
         routes: tuple[Route, ...] = (
             *submit_routes(SubmitHandler(context, submissions, self._watch), BatchHandler(context, submissions)),
-            *job_routes(JobListHandler(context, reader), JobHandlers(context, reader)),
+            *job_routes(
+                JobListHandler(context, reader),
+                JobHandlers(context, reader),
+                LogHandler(context, reader, self._watch, self._tails),
+            ),
             *change_routes(ChangeHandler(context, reader), canceller, CancelManyHandler(context, reader, canceller)),
             *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),

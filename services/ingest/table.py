@@ -24,6 +24,7 @@ from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
 from services.ingest.handlers.limits import LimitsHandler
+from services.ingest.handlers.logs import LogHandler
 from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.submit import SubmitHandler
@@ -87,7 +88,7 @@ def submit_routes(submit: SubmitHandler, batch: BatchHandler) -> tuple[Route, ..
     )  # fmt: skip
 
 
-def job_routes(lists: JobListHandler, jobs: JobHandlers) -> tuple[Route, ...]:
+def job_routes(lists: JobListHandler, jobs: JobHandlers, logs: LogHandler) -> tuple[Route, ...]:
     """Return the routes that read jobs."""
     return (
         Route(
@@ -108,6 +109,16 @@ def job_routes(lists: JobListHandler, jobs: JobHandlers) -> tuple[Route, ...]:
             "GET", _JOB + "/result", jobs.result, "Show a job's result.", "jobs:read",
             reply=schemas.JobResult, problems=(*_ONE_JOB, "job_failed", "data_erased"),
             replies=((200, "The result."), (202, "There is none yet.")),
+        ),
+        Route(
+            "GET", _JOB + "/logs", logs.logs, "Show what a job printed, or follow it as it runs.",
+            "jobs:read", reply=schemas.LogPage, problems=(*_ONE_JOB, "bad_cursor", "files_unavailable"),
+            replies=((200, "Lines, or events."), (204, "All of it was sent before.")),
+            parameters=(
+                Parameter("limit", "Most lines of one page.", kind="integer"),
+                Parameter("cursor", "`nextCursor` of the page before; a running job has one always."),
+                Parameter("Last-Event-ID", "Go on behind this event.", "header"),
+            ),
         ),
         Route(
             "GET", _JOB + "/artifacts", jobs.artifacts, "List a job's stored files.", "jobs:read",

@@ -39,7 +39,12 @@ class ChildLog:
         return self._tail.decode("utf-8", "replace")
 
     def begin(self, path: Path) -> None:
-        """Start the log of the next attempt; the file is made when there is something to write."""
+        """Start the log of the next attempt; the file is made when there is something to write.
+
+        A file of this path that is still there is gone on with: loading and running are one attempt.
+        """
+        if self._is_writing(path):
+            return
         self._end_file()
         self._tail.clear()
         self._path, self.written_bytes = path, 0
@@ -94,12 +99,20 @@ class ChildLog:
         self.written_bytes += len(chunk)
         try:
             if self._file is None:
-                self._file = self._path.open("wb")
+                self._file = self._path.open("wb", buffering=0)  # whoever follows it reads the file
             self._file.write(chunk[:room_bytes])
             if len(chunk) >= room_bytes:
                 self._file.write(CUT_MARK)
         except OSError:  # a full disk costs the log, not the job
             self._path = None
+
+    def _is_writing(self, path: Path) -> bool:
+        if self._file is None or self._path != path:
+            return False
+        try:
+            return os.path.samestat(path.stat(), os.fstat(self._file.fileno()))
+        except OSError:
+            return False
 
     def _end_file(self) -> None:
         if self._file is not None:

@@ -166,6 +166,7 @@ def _urls(link: str) -> JsonObject:
         "result": link + "/result",
         "events": link + "/events",
         "artifacts": link + "/artifacts",
+        "logs": link + "/logs",
         "explain": link + "/explain",
     }
 

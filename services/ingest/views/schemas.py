@@ -125,6 +125,7 @@ class JobUrls(Shape):
     events: str
     artifacts: str
     explain: str
+    logs: str
 
 
 class Job(Shape):
@@ -242,6 +243,20 @@ class ArtifactPage(Page):
     """Stored files of a job."""
 
     data: list[ArtifactSummary]
+
+
+class LogLine(Shape):
+    """A line that an attempt printed; `offset` is where it begins in the attempt's log, in bytes."""
+
+    fence: int
+    offset: int
+    text: str
+
+
+class LogPage(Page):
+    """What a job's attempts printed, in order."""
+
+    data: list[LogLine]
 
 
 class UploadUrls(Shape):
