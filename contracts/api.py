@@ -229,6 +229,21 @@ class Because(Body):
     reason: Reason = ""
 
 
+class WorkerDrain(Body):
+    """Body of `POST /admin/v1/workers/{w}/drain`. No deadline: what runs may take its time."""
+
+    deadline_seconds: Annotated[float, Field(ge=0, le=604_800)] | None = None
+    reason: Reason = ""
+
+
+class WorkerModel(Body):
+    """Body of `load-model` and `evict-model`. No device: the worker chooses one to load on, and evicts from all."""
+
+    model: Annotated[str, Field(min_length=1, max_length=128)]
+    device: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    reason: Reason = ""
+
+
 class PolicyPatch(Body):
     """Body of `PATCH /admin/v1/scheduler/policy`: what is left out stays, null goes back to the setting."""
 

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import typer
 
-from headrace import jobs, keys, models, policy, pools, tenants
+from headrace import jobs, keys, models, policy, pools, tenants, workers
 from headrace.command import Output
 from headrace.demo import demo
 from headrace.doctor import doctor
@@ -25,6 +25,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(keys.app, name="key")
 app.add_typer(pools.app, name="pool")
+app.add_typer(workers.app, name="worker")
 app.add_typer(models.app, name="model")
 app.add_typer(policy.app, name="policy")
 app.add_typer(vram_app, name="vram")

@@ -1,9 +1,11 @@
 """Workers and the scheduler itself."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 from contracts.events.configuration import PolicyFacts, Tier
 from contracts.events.root import Event, Part, SlotInfo
+
+WorkerCommand: TypeAlias = Literal["drain", "undrain", "load_model", "evict_model"]
 
 
 class WorkerRegistered(Event):
@@ -34,6 +36,29 @@ class WorkerDeckFreed(Event):
     slot: int
     offer_id: str
     job_id: str
+
+
+class WorkerCommanded(Event):
+    """ingest: an operator asked something of the worker, which does it when it reads of it."""
+
+    TYPE: ClassVar[str] = "worker.commanded"
+    worker_id: str
+    command: WorkerCommand
+    model: str | None = None
+    device: str | None = None  # None: the worker chooses, or all
+    deadline_ms: int | None = None  # of a drain: then what runs is given back
+    reason: str = ""
+    by: str = ""
+
+
+class WorkerCommandFailed(Event):
+    """worker: what an operator asked for cannot be done."""
+
+    TYPE: ClassVar[str] = "worker.command_failed"
+    worker_id: str
+    command: WorkerCommand
+    model: str | None = None
+    message: str = ""
 
 
 class WorkerDraining(Event):

@@ -8,7 +8,7 @@ import orjson
 from contracts import events as ev
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.write import JobGuard, KeyRing, Write, encode, off_deck
+from contracts.store.write import JobGuard, KeyRing, WorkEntry, Write, encode, off_deck
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +85,15 @@ class Attempts:
         return replies.beat(await self._call("heartbeat", fixed, args))
 
     async def announce(
-        self, pool: str, worker_id: str, event: ev.Event, write_id: str, state: str = "", now_ms: int = 0
-    ) -> replies.Reply:
-        """Write an event about the worker and set its state: `open`, `draining`, or `gone` (removes it)."""
+        self, pool: str, worker_id: str, event: ev.Event, write_id: str, state: str = "", now_ms: int = 0,
+        work: Sequence[WorkEntry] = (),
+    ) -> replies.Reply:  # fmt: skip
+        """Write an event about the worker, put `work` into its stream, set its state; `gone` removes it.
+
+        States: `open`, `draining`, `drained`. GONE if there is no such worker.
+        """
         ring = KeyRing(pool, _worker_keys(pool, worker_id))
-        write = encode(Write(worker_id, (event,), of_job=False), ring)
+        write = encode(Write(worker_id, (event,), of_job=False, work=work), ring)
         return replies.reply(await self._call("announce", ring.keys, [now_ms, write_id, write, state]))
 
     async def start(

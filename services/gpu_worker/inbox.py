@@ -1,4 +1,4 @@
-"""A worker's work stream: offers, withdrawals and cancels, read for as long as the registration lives.
+"""A worker's work stream: offers, withdrawals, cancels and commands, read for as long as the registration lives.
 
 Promises: an entry that was read again after a lost connection is obeyed once; an offer that cannot be taken is
 declined, not dropped; what is done with is acknowledged, an offer by its start, everything else by the next heartbeat.
@@ -17,6 +17,7 @@ from contracts.store import Store
 from contracts.store.attempts import Offer, read_offer
 from contracts.store.log import Message, pause
 from contracts.store.replies import Reply
+from services.gpu_worker.commands import Commands
 from services.gpu_worker.deck import Shop
 from services.gpu_worker.lane import Lane
 from services.gpu_worker.slots.outcome import Stop
@@ -30,8 +31,8 @@ log = structlog.get_logger()
 class Inbox:
     """Hands the entries of one work stream to the lanes."""
 
-    def __init__(self, store: Store, shop: Shop, lanes: Sequence[Lane]) -> None:
-        self._store, self._shop, self._lanes = store, shop, lanes
+    def __init__(self, store: Store, shop: Shop, lanes: Sequence[Lane], commands: Commands) -> None:
+        self._store, self._shop, self._lanes, self._commands = store, shop, lanes, commands
         self._seen: OrderedDict[str, None] = OrderedDict()
 
     async def run(self, done: asyncio.Event) -> None:
@@ -86,6 +87,8 @@ class Inbox:
                     lane.withdraw(data["offerId"])
             case "cancel":
                 self.cancel(data["jobId"], data["fence"])
+            case "command":
+                self._commands.obey(data)
             case _:
                 log.warning("work_entry_unknown", kind=kind, position=position)
         return False

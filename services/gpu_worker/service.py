@@ -83,6 +83,8 @@ class Supervisor:
                 ending = await self.session.run(stop, hurry)
                 if ending is Ending.DRAINED:
                     return not shop.desk.over.is_set()
+                if ending is Ending.CALLED_BACK:
+                    continue
                 if stop.is_set():
                     return False
         except GaveUp:  # stopped before the store was there

@@ -20,6 +20,7 @@ from contracts.errors import StoreUnavailable
 from contracts.ids import mint_token
 from contracts.store import Store, Word
 from contracts.store.replies import Beat, Reply
+from services.gpu_worker.commands import Commands
 from services.gpu_worker.config import WorkerConfig
 from services.gpu_worker.deck import Shop
 from services.gpu_worker.inbox import Inbox
@@ -35,6 +36,7 @@ class Ending(StrEnum):
     """Why a registration is over."""
 
     DRAINED = "drained"
+    CALLED_BACK = "called_back"  # drained by an operator, who wants it to work again
     LOST = "lost"  # declared so by the scheduler, or the store has forgotten us
 
 
@@ -44,7 +46,9 @@ class Session:
     def __init__(self, store: Store, config: WorkerConfig, slots: Sequence[Slot], shop: Shop) -> None:
         self._store, self._config, self._shop = store, config, shop
         self.lanes = [Lane(index, slot, shop) for index, slot in enumerate(slots)]
-        self._inbox = Inbox(store, shop, self.lanes)
+        self._memories = list(dict.fromkeys(slot.memory for slot in slots))
+        self._commands = Commands(store.attempts, shop, self._memories)
+        self._inbox = Inbox(store, shop, self.lanes, self._commands)
         self._lost, self._done = asyncio.Event(), asyncio.Event()
         self._told: tuple[ev.SlotInfo, ...] = ()
         self._told_loads = 0
@@ -63,12 +67,16 @@ class Session:
             asyncio.create_task(self._inbox.run(self._done), name="inbox"),
         ]
         try:
-            await _first_of([*lanes, *duties], stop, self._lost)
+            await _first_of([*lanes, *duties], stop, self._lost, self._commands.leave)
+            if self._commands.leave.is_set():
+                await self._rest_until(lanes, stop)
             await (self._abandon(lanes) if self._lost.is_set() else self._drain(lanes, hurry))
         finally:
             self._done.set()
             await _cancelled([*lanes, *duties])
-        return Ending.LOST if self._lost.is_set() else Ending.DRAINED
+        if self._lost.is_set():
+            return Ending.LOST
+        return Ending.CALLED_BACK if self._commands.back.is_set() and not stop.is_set() else Ending.DRAINED
 
     async def _register(self, stop: asyncio.Event) -> None:
         host, self._told = self._config.host, self.slots
@@ -165,16 +173,46 @@ class Session:
             elif flag == "0" and accepted:  # else our start was still on its way
                 lane.lose(job_id, fence)
 
-    async def _drain(self, lanes: Sequence["asyncio.Task[None]"], hurry: asyncio.Event) -> None:
-        """Let what runs end, hand back what does not, leave in order."""
+    async def _rest_until(self, lanes: Sequence["asyncio.Task[None]"], stop: asyncio.Event) -> None:
+        """Finish for an operator, then hold nothing until this worker is called back, stopped or lost."""
+        resting = asyncio.create_task(self._rest(lanes), name="rest")
+        waits = [asyncio.create_task(event.wait()) for event in (stop, self._lost)]
+        await asyncio.wait([resting, *waits], return_when=asyncio.FIRST_COMPLETED)
+        await _cancelled([resting, *waits])
+
+    async def _rest(self, lanes: Sequence["asyncio.Task[None]"]) -> None:
+        await self._take_nothing_new(self._commands.reason or "asked to drain")
+        finishing = asyncio.ensure_future(asyncio.wait(lanes))
+        late = asyncio.create_task(self._deadline())
+        await asyncio.wait([finishing, late], return_when=asyncio.FIRST_COMPLETED)
+        for lane in self.lanes if not finishing.done() else ():
+            lane.hand_back()
+        await finishing
+        late.cancel()
+        await asyncio.gather(*(memory.empty() for memory in self._memories))
+        await self._announce(ev.WorkerChanged(worker_id=self._shop.worker_id, slots=()), "drained")
+        log.info("worker_rests", worker=self._shop.worker_id)
+        await self._commands.back.wait()
+
+    async def _deadline(self) -> None:
+        await self._commands.deadline_set.wait()
+        await asyncio.sleep(self._commands.deadline_s or 0.0)
+
+    async def _take_nothing_new(self, reason: str) -> None:
+        """Say that nothing new is taken, and give back what lies on deck."""
         self._shop.desk.draining.set()
         log.info("worker_draining", worker=self._shop.worker_id)
         left = [entry for lane in self.lanes for entry in lane.close()]
+        await self._announce(ev.WorkerDraining(worker_id=self._shop.worker_id, reason=reason), "draining")
+        for entry in left:
+            await self._inbox.decline(entry.offer, "draining")
+
+    async def _drain(self, lanes: Sequence["asyncio.Task[None]"], hurry: asyncio.Event) -> None:
+        """Let what runs end, hand back what does not, leave in order."""
         over = asyncio.create_task(self._give_up_after(hurry))
         try:
-            await self._announce(ev.WorkerDraining(worker_id=self._shop.worker_id, reason="stopped"), "draining")
-            for entry in left:
-                await self._inbox.decline(entry.offer, "draining")
+            if not self._shop.desk.draining.is_set():
+                await self._take_nothing_new("stopped")
             if not await _ends(lanes, self._config.drain_s, hurry):
                 for lane in self.lanes:
                     lane.hand_back()

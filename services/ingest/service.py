@@ -44,6 +44,7 @@ from services.ingest.handlers.read import JobReader
 from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.uploads import UploadHandlers
+from services.ingest.handlers.worker_commands import WorkerCommandHandlers
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.log_tails import LogTails
 from services.ingest.metrics import IngestMetrics
@@ -59,6 +60,7 @@ from services.ingest.table import (
     scheduling_routes,
     submit_routes,
     upload_routes,
+    worker_routes,
 )
 from services.ingest.views.openapi import openapi
 from services.ingest.watch import JobWatch
@@ -150,7 +152,7 @@ class IngestService:
         )
         reader = JobReader(context)
         submissions, canceller = Submissions(context, reader), Canceller(context, reader)
-        info = InfoHandlers(context)
+        info, workers = InfoHandlers(context), WorkerHandlers(context)
         self._uploads = UploadHandlers(context)
         routes: tuple[Route, ...] = (
             *submit_routes(SubmitHandler(context, submissions, self._watch), BatchHandler(context, submissions)),
@@ -163,7 +165,8 @@ class IngestService:
             *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),
             *upload_routes(self._uploads),
-            *admin_routes(AdminHandlers(context), WorkerHandlers(context)),
+            *admin_routes(AdminHandlers(context)),
+            *worker_routes(workers, WorkerCommandHandlers(context, workers)),
             *scheduling_routes(PoolHandlers(context), PauseHandlers(context)),
             *info_routes(info, LimitsHandler(context)),
         )

@@ -12,6 +12,8 @@ from contracts.api import (
     TenantCreate,
     TenantPatch,
     UploadCreate,
+    WorkerDrain,
+    WorkerModel,
 )
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
@@ -29,6 +31,7 @@ from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.uploads import UploadHandlers
+from services.ingest.handlers.worker_commands import WorkerCommandHandlers
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
@@ -221,7 +224,7 @@ def upload_routes(uploads: UploadHandlers) -> tuple[Route, ...]:
     )  # fmt: skip
 
 
-def admin_routes(admin: AdminHandlers, workers: WorkerHandlers) -> tuple[Route, ...]:
+def admin_routes(admin: AdminHandlers) -> tuple[Route, ...]:
     """Return the operator's routes."""
     made = ((201, "Created; its secret is in this answer only."),)
     return (
@@ -242,10 +245,26 @@ def admin_routes(admin: AdminHandlers, workers: WorkerHandlers) -> tuple[Route, 
         Route("DELETE", _TENANT + "/keys/{key}", admin.revoke_key, "Revoke a key.", "admin",
               replies=((204, "It does not work any more."),), problems=("key_not_found", "version_mismatch"),
               parameters=(Parameter("reason", "Why; kept in the log."),)),
+    )  # fmt: skip
+
+
+def worker_routes(workers: WorkerHandlers, commands: WorkerCommandHandlers) -> tuple[Route, ...]:
+    """Return the operator's routes about workers."""
+    worker = "/admin/v1/workers/{worker}"
+    told = ((200, "It is so already."), (202, "The worker will hear of it."))
+    wrong = ("worker_not_found", "bad_parameter")
+    return (
         Route("GET", "/admin/v1/workers", workers.list_workers, "List workers.", "admin",
               reply=about.WorkerPage, problems=("bad_parameter",)),
-        Route("GET", "/admin/v1/workers/{worker}", workers.get_worker, "Show a worker.", "admin",
-              reply=about.Worker, problems=("worker_not_found", "bad_parameter")),
+        Route("GET", worker, workers.get_worker, "Show a worker.", "admin", reply=about.Worker, problems=wrong),
+        Route("POST", worker + "/drain", commands.drain, "Let a worker finish and take nothing new.", "admin",
+              body=WorkerDrain, replies=told, reply=about.Worker, problems=wrong),
+        Route("POST", worker + "/undrain", commands.undrain, "Let a drained worker work again.", "admin",
+              body=Because, replies=told, reply=about.Worker, problems=wrong),
+        Route("POST", worker + "/load-model", commands.load_model, "Have a model in memory.", "admin",
+              body=WorkerModel, replies=told, reply=about.Worker, problems=(*wrong, "model_not_found")),
+        Route("POST", worker + "/evict-model", commands.evict_model, "Take a model out of memory.", "admin",
+              body=WorkerModel, replies=told, reply=about.Worker, problems=wrong),
     )  # fmt: skip
 
 

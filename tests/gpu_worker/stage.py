@@ -128,6 +128,14 @@ class Stage:
         )
         return (await self.store.jobs.append(POOL, write, f"cancel-{job_id}")).word
 
+    async def command(self, worker_id: str, command: ev.WorkerCommand, **data: Any) -> None:
+        """Ask something of a worker, as the operator's API does."""
+        event = ev.WorkerCommanded(worker_id=worker_id, command=command, by="test")
+        entry = WorkEntry(worker_id, "command", {"command": command, **data})
+        write_id = f"command-{next(self._numbers)}"
+        reply = await self.store.attempts.announce(POOL, worker_id, event, write_id, work=(entry,))
+        assert reply.word is Word.APPLIED
+
     async def reclaim(self, job_id: str) -> Word:
         """Do what the leader does when a lease is lost."""
         state = await self.state(job_id)

@@ -3,7 +3,8 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -198,6 +199,36 @@ def test_a_pause_is_shown_until_it_is_taken_back(up: Up, noun: str, name: str) -
     shown = headrace(up, noun, "list", "-o", "json").json["data"]
     assert [one["paused"] for one in shown if one.get("id", one.get("name")) == name.partition("@")[0]] == [True]
     assert headrace(up, noun, "resume", name, "-o", "json").json["paused"] is False
+
+
+def test_a_worker_is_shown_told_what_to_hold_drained_and_called_back(up: Up) -> None:
+    def worker() -> Any:
+        (found,) = headrace(up, "worker", "list", "-o", "json").json["data"]
+        return found
+
+    def until(true: Callable[[Any], bool]) -> Any:
+        ends_s = time.monotonic() + 60
+        while not ((found := headrace(up, "worker", "list", "-o", "json").json["data"]) and true(found[0])):
+            assert time.monotonic() < ends_s, found
+        return found[0]
+
+    def models(told: Any) -> list[str]:
+        return [model["model"] for model in told["devices"][0]["models"]]
+
+    first = worker()["id"]
+    told = headrace(up, "worker", "load-model", first, "noop", "--reason", "trial", "-o", "json")
+    assert (told.exit_code, told.json["id"]) == (0, first)
+    until(lambda told: "noop@1" in models(told))
+    assert "noop@1 idle" in headrace(up, "worker", "list").out
+    headrace(up, "worker", "evict-model", first, "noop@1")
+    until(lambda told: "noop@1" not in models(told))
+    assert headrace(up, "worker", "load-model", first, "nothing").exit_code == 3
+
+    headrace(up, "worker", "drain", first, "--deadline-s", "5")
+    until(lambda told: told["state"] == "drained")
+    assert headrace(up, "worker", "describe", first, "-o", "json").json["state"] == "drained"
+    headrace(up, "worker", "undrain", first)
+    assert until(lambda told: told["state"] == "open")["id"] != first
 
 
 def test_limits_and_weight_of_a_tenant_are_changed_and_taken_back(up: Up) -> None:

@@ -142,6 +142,7 @@ async def test_the_right_id_with_a_wrong_secret_is_401(api: Api) -> None:
         ("GET", "/v1/models", "models:read"),
         ("GET", "/admin/v1/tenants", "admin"),
         ("GET", "/admin/v1/workers", "admin"),
+        ("POST", "/admin/v1/workers/w/drain", "admin"),
         ("PATCH", "/admin/v1/scheduler/policy", "admin"),
         ("POST", "/admin/v1/pools/default/pause", "admin"),
         ("POST", "/admin/v1/models/draw/resume", "admin"),

@@ -1,4 +1,4 @@
-"""Takes a while to load and little to run; how long is said in pipelines.toml (LOAD_S) and in the job's input."""
+"""Takes a while to load and little to run, and holds memory; how much is said in pipelines.toml and in the input."""
 
 import os
 import time
@@ -6,6 +6,7 @@ import time
 
 def load(device, prepared):
     time.sleep(float(os.environ.get("LOAD_S", "0.5")))
+    return bytearray(int(os.environ.get("HOLD_MIB", "0")) << 20)
 
 
 def run(model, inputs, job):

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 async def test_alternating_models_of_two_tenants_are_grouped(start_stack: Starter) -> None:
     """Field case 22: ABAB from two tenants on one slot swaps a few times, not each time; a load is an event."""
-    stack = await start_stack(devices="cpu")
+    stack = await start_stack(devices="sim:100MiB")
     other = await stack.make_tenant()
     blocker = await stack.submit("slow", {"steps": 10, "step_s": 0.05})
     await stack.wait_for(blocker, "job.started")
@@ -24,6 +24,24 @@ async def test_alternating_models_of_two_tenants_are_grouped(start_stack: Starte
     assert len(loads) == len(
         [e for e in stack.log.entries if e.type == "model.load_completed" and e.subject != blocker]
     )
+    await stack.audit()
+
+
+TAKEN_TURNS = [[], *[["cold_b@1"], ["cold_a@1"]] * 2, ["cold_b@1"]]
+
+
+@pytest.mark.parametrize(("device", "left"), [("sim:150MiB", [[], []]), ("sim:100MiB", TAKEN_TURNS)])
+async def test_two_models_share_a_device_where_both_fit_and_take_turns_where_not(
+    start_stack: Starter, device: str, left: list[list[str]]
+) -> None:
+    """ABAB, one job at a time: where both fit the second round loads nothing, where not none runs out of memory."""
+    stack = await start_stack(devices=device)
+    for number in range(6):
+        await stack.wait_for_ends(await stack.submit("cold_a" if number % 2 else "cold_b"))
+
+    loaded = [entry.raw_data() for entry in stack.log.entries if entry.type == "model.load_completed"]
+    assert [each["evicted"] for each in loaded] == left
+    assert not [entry for entry in stack.log.entries if entry.type == "job.attempt_failed"]
     await stack.audit()
 
 

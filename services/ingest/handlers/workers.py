@@ -30,11 +30,14 @@ class WorkerHandlers:
     async def get_worker(self, request: web.Request, caller: Caller) -> web.Response:
         """Show one worker."""
         check_query(request, _NOTHING)
-        wanted = request.match_info["worker"]
-        view = next((view for view in await self._views() if view["id"] == wanted), None)
+        return json_answer(await self.need(request.match_info["worker"]))
+
+    async def need(self, worker_id: str) -> JsonObject:
+        """Return a worker as it is shown. Raises Problem `worker_not_found`."""
+        view = next((view for view in await self._views() if view["id"] == worker_id), None)
         if view is None:
             raise Problem("worker_not_found")
-        return json_answer(view)
+        return view
 
     async def _views(self) -> list[JsonObject]:
         found = []
@@ -81,6 +84,7 @@ def _device(told: JsonObject, by_slot: Mapping[int | None, JsonObject]) -> JsonO
         "bytesTotal": told.get("bytesTotal"),
         "bytesReserved": told.get("bytesReserved"),
         "slots": slots,
+        "models": told.get("models", []),
     }
 
 
