@@ -161,20 +161,30 @@ def _pictures(chance: random.Random) -> tuple[int, int]:
 def _times(
     chance: random.Random, per_s: float, begin_s: float, end_s: float, burst: Burst | Sequence[float] | None
 ) -> Iterator[float]:  # fmt: skip
-    if burst is not None and not isinstance(burst, Burst):
-        for hour, factor in enumerate(burst):  # Poisson's process forgets, so it may begin anew each hour
-            yield from _times(chance, max(1e-9, per_s * factor), hour * 3600, min(end_s, (hour + 1) * 3600), None)
-        return
-    at_s = begin_s
-    while at_s < end_s:
-        yield at_s
-        at_s += chance.expovariate(per_s if burst is None else per_s * _density(at_s, burst))
+    if burst is None:
+        yield begin_s
+    for since_s, until_s, density in _phases(begin_s, end_s, burst):
+        at_s = since_s  # Poisson's process forgets, so it may begin anew where its rate changes
+        while (at_s := at_s + chance.expovariate(max(1e-12, per_s * density))) < until_s:
+            yield at_s
 
 
-def _density(at_s: float, burst: Burst) -> float:
-    cycle_s = burst.on_s + burst.off_s
-    low = max(0.02, (cycle_s - burst.factor * burst.on_s) / burst.off_s)
-    return burst.factor if at_s % cycle_s < burst.on_s else low
+def _phases(
+    begin_s: float, end_s: float, burst: Burst | Sequence[float] | None
+) -> Iterator[tuple[float, float, float]]:  # fmt: skip
+    """Yield from when until when arrivals are how dense."""
+    if burst is None:
+        yield begin_s, end_s, 1.0
+    elif isinstance(burst, Burst):
+        cycle_s = burst.on_s + burst.off_s
+        low = max(0.0, (cycle_s - burst.factor * burst.on_s) / burst.off_s)
+        for cycle in range(math.floor(begin_s / cycle_s), math.ceil(end_s / cycle_s)):
+            on_s = cycle * cycle_s
+            yield max(begin_s, on_s), min(end_s, on_s + burst.on_s), burst.factor
+            yield max(begin_s, on_s + burst.on_s), min(end_s, on_s + cycle_s), low
+    else:
+        for hour, factor in enumerate(burst):
+            yield hour * 3600, min(end_s, (hour + 1) * 3600), factor
 
 
 def _gamma(chance: random.Random, variance: float) -> float:

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from benchmarks.scheduling import gentd26
+from benchmarks.scheduling import gentd26, workloads
 from benchmarks.scheduling.gentd26 import Crowd
 from services.scheduler.simulate.arrivals import Arrival
 
@@ -77,6 +77,16 @@ def test_arrivals_are_as_uneven_as_in_the_trace_from_minutes_to_days(window_s: i
     found = statistics.median(_dispersion(month(seed), window_s) for seed in (7, 11, 12))
 
     assert dispersion / 2 < found < dispersion * 2
+
+
+def test_bursts_bring_as_much_work_as_a_steady_stream() -> None:
+    """A rate that was drawn in a quiet moment once carried the arrivals past the next bursts."""
+    asked = {
+        name: statistics.median(sum(job.run_ms for job in make(seed).arrivals) for seed in (7, 11, 12, 13, 14))
+        for name, make in (("steady", workloads.steady), ("bursty", workloads.bursty))
+    }
+
+    assert asked["bursty"] == pytest.approx(asked["steady"], rel=0.2)
 
 
 def _top(counted: Counter[str], *ranks: int) -> list[float]:
