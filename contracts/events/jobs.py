@@ -173,6 +173,7 @@ class JobCancelled(Event):
     how: Literal["queued", "cooperative", "killed"]
     by: str | None = None
     at_step: int | None = None
+    partial_artifacts: tuple[ArtifactRef, ...] | None = None  # what it had handed over by then, stored like results
 
 
 class JobExpired(Event):

@@ -27,6 +27,7 @@ from services.gpu_worker.slots.outcome import Outcome, Verdict
 from services.gpu_worker.writer import until_answered
 
 UPLOAD_TRIES = 4
+PARTIAL_S = 10.0  # for the files of a cancelled attempt
 UPLOAD_BACKOFF = Backoff(base_ms=200, cap_ms=5_000)
 KEPT_LOGS = 200
 log = structlog.get_logger()
@@ -71,13 +72,14 @@ async def tidy(desk: Desk, running: Running, outcome: Outcome) -> bool:
 
 
 async def _settle(desk: Desk, running: Running, outcome: Outcome) -> None:
-    if outcome.verdict is Verdict.COMPLETED and running.files:
+    if outcome.verdict in (Verdict.COMPLETED, Verdict.CANCELLED) and running.files:
         await _announce_uploads(running, outcome)
     said = () if running.released else (device_released(running, outcome),)
     outcome, uploaded, ending = await _judge(desk, running, outcome)
     word = await _write(running, (*said, *uploaded, *ending.events), ending)
     if word is Word.CONFLICT:
-        ending = settlement.cancelled_instead(ending, outcome)
+        kept, uploaded = await _keep_partial(desk, running)
+        ending = settlement.with_partial(settlement.cancelled_instead(ending, outcome), kept)
         word = await _write(running, (*said, *uploaded, *ending.events), ending)
     job_id, fence = running.key
     log.info("attempt_settled", job=job_id, fence=fence, verdict=outcome.verdict, code=outcome.code, word=word)
@@ -106,7 +108,11 @@ async def _judge(desk: Desk, running: Running, outcome: Outcome) -> tuple[Outcom
             outcome = _spoilt(outcome, "artifact_rejected", str(error), retryable=False)
         except OSError as error:
             outcome = _spoilt(outcome, "artifact_upload_failed", f"a file could not be stored: {error.strerror}", True)
-    return outcome, (), settlement.settle(outcome, await _facts(desk, running, outcome))
+    ending = settlement.settle(outcome, await _facts(desk, running, outcome))
+    if outcome.verdict is not Verdict.CANCELLED:
+        return outcome, (), ending
+    kept, uploaded = await _keep_partial(desk, running)
+    return outcome, uploaded, settlement.with_partial(ending, kept)
 
 
 def _spoilt(outcome: Outcome, code: str, message: str, retryable: bool) -> Outcome:
@@ -154,6 +160,29 @@ async def _upload_all(desk: Desk, running: Running) -> tuple[tuple[ev.ArtifactRe
         events.append(ev.ArtifactUploaded(artifact=reference, ms=ms))
         if reference.variant == "thumbnail":
             events.append(ev.ThumbnailReady(artifact=reference))
+    return tuple(stored), tuple(events)
+
+
+async def _keep_partial(desk: Desk, running: Running) -> tuple[tuple[ev.ArtifactRef, ...], tuple[ev.Event, ...]]:
+    """Store what a cancelled attempt had handed over, each file once: whoever cancels does not wait for long."""
+    left_bytes, stored = desk.scratch_bytes, list[ev.ArtifactRef]()
+    events: list[ev.Event] = []
+    try:
+        async with asyncio.timeout(PARTIAL_S):
+            for index, file in enumerate(running.files):
+                begun_ms = running.elapsed_ms
+                upload = running.upload(index, file)
+                put = asyncio.to_thread(desk.intake.put, running.scratch, file.file, upload, left_bytes)
+                try:
+                    reference = await put
+                except ArtifactRejected as error:
+                    log.info("partial_artifact_rejected", job=upload.job_id, detail=str(error))
+                    continue
+                left_bytes -= reference.bytes
+                stored.append(reference)
+                events.append(ev.ArtifactUploaded(artifact=reference, ms=running.elapsed_ms - begun_ms))
+    except OSError as error:  # also the time that is over
+        log.warning("partial_artifacts_not_stored", job=running.right.job_id, detail=error.strerror)
     return tuple(stored), tuple(events)
 
 

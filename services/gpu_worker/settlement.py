@@ -74,6 +74,15 @@ def cancelled_instead(ending: Ending, outcome: Outcome) -> Ending:
     return Ending((*failures, _cancelled(outcome)), ending.line, closes=True)
 
 
+def with_partial(ending: Ending, kept: tuple[ev.ArtifactRef, ...]) -> Ending:
+    """Mark in the end of a cancelled attempt what of its files is kept."""
+    marked = {"partial_artifacts": kept or None}
+    events = tuple(
+        event.model_copy(update=marked) if isinstance(event, ev.JobCancelled) else event for event in ending.events
+    )
+    return replace(ending, events=events)
+
+
 def children_ended(entries: Iterable[Entry]) -> int:
     """Count the children that a job has ended in its present run, from its events oldest first."""
     count = 0

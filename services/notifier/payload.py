@@ -125,6 +125,6 @@ def _public_member(key: str, value: object, facts: Mapping[str, object], links: 
         return key.removesuffix("Ms"), rfc3339(value)
     if key == "artifact" and isinstance(value, Mapping):
         return key, public_facts(value, links)
-    if key == "artifacts" and isinstance(value, list):
+    if key in ("artifacts", "partialArtifacts") and isinstance(value, list):
         return key, [public_facts(artifact, links) for artifact in value]
     return key, value

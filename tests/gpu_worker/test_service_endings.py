@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from contracts import events as ev
+from contracts.ids import log_id
 from contracts.job import JobStatus
 from contracts.store import Store, Word
 from tests.gpu_worker.rig import eventually
-from tests.gpu_worker.stage import Staff, staff
+from tests.gpu_worker.stage import POOL, Staff, staff
 
 
 async def run_once(own: Staff, job_id: str, attempt: int = 1) -> ev.Event:
@@ -45,8 +46,12 @@ async def test_the_last_attempt_ends_the_job(store: Store, tmp_path: Path) -> No
         failed = await own.stage.saw("job.failed", job_id)
         assert isinstance(failed, ev.JobFailed)
         assert (failed.error.code, failed.attempts, failed.dead_lettered) == ("internal", 2, True)
-    log = (own.config.data_dir / "logs" / "jobs" / f"{job_id}.2.log").read_text()
-    assert "ValueError: the pipeline is broken" in log
+        record = own.shelf.find(POOL, log_id(job_id, 2))
+        assert record is not None
+        content = own.shelf.open(POOL, record)
+        assert content is not None
+        with content:
+            assert b"ValueError: the pipeline is broken" in content.read()
 
 
 @pytest.mark.parametrize(
@@ -218,3 +223,49 @@ async def test_files_over_the_limit_are_rejected_for_good(store: Store, tmp_path
         failed = await own.stage.saw("job.failed", job_id)
         assert isinstance(failed, ev.JobFailed)
         assert failed.error.code == "artifact_rejected"
+
+
+@pytest.mark.parametrize("listens", [True, False])
+async def test_what_a_cancelled_attempt_had_handed_over_is_kept_and_marked(
+    store: Store, tmp_path: Path, listens: bool
+) -> None:
+    author = (
+        "import time\n"
+        "def run(model, inputs, job):\n"
+        "    job.artifact('half.png', b'half a picture', kind='image')\n"
+        "    job.artifact('thumb.png', b'small', variant='thumbnail')\n"
+        "    job.progress(1, 2)\n"
+        f"    while True:\n        time.sleep(0.01)\n        {'job.progress(1, 2)' if listens else 'pass'}\n"
+    )
+    async with staff(store, tmp_path) as own:
+        own.serve("echo", author)
+        job_id = await own.stage.admit("echo")
+        await own.stage.offer(job_id, own.worker_id)
+        await own.stage.saw("job.progress", job_id)
+        await own.stage.cancel(job_id)
+        cancelled = await own.stage.saw("job.cancelled", job_id)
+
+        assert isinstance(cancelled, ev.JobCancelled)
+        assert cancelled.how == ("cooperative" if listens else "killed")
+        kept = cancelled.partial_artifacts or ()
+        assert [(one.variant, one.bytes) for one in kept] == [("original", 14), ("thumbnail", 5)]
+        for one in kept:
+            assert own.shelf.find(POOL, one.id) is not None
+        types = await own.stage.types(job_id)
+        assert types.count("artifact.uploaded") == 2
+        assert types.index("job.device_released") < types.index("artifact.upload_started")
+        assert types[-1] == "job.cancelled"
+
+
+async def test_a_store_that_is_away_does_not_hold_up_a_cancel(store: Store, tmp_path: Path) -> None:
+    author = "def run(model, inputs, job):\n    job.artifact('a', b'x')\n    while True: job.progress(1, 2)\n"
+    async with staff(store, tmp_path) as own:
+        own.serve("echo", author)
+        (own.config.data_dir / "artifacts").write_text("a file where the directory should be")
+        job_id = await own.stage.admit("echo")
+        await own.stage.offer(job_id, own.worker_id)
+        await own.stage.saw("job.progress", job_id)
+        await own.stage.cancel(job_id)
+        cancelled = await own.stage.saw("job.cancelled", job_id)
+        assert isinstance(cancelled, ev.JobCancelled)
+        assert cancelled.partial_artifacts is None
