@@ -1,122 +1,22 @@
 """Text to picture: a small latent diffusion model of landscapes, 2.9 MB of weights, about 0.1 s on one core.
 
 An example to copy. The worker calls `prepare` and `load` once in a child process, then `run` for each job, or
-`run_batch` for several at once. Nothing of Headrace is imported: `device` and `job` are plain objects. The same
-inputs in a batch of the same size give the same bytes on the same CPU and library versions.
+`run_batch` for several at once. Nothing of Headrace is imported: `device` and `job` are plain objects.
+`pipeline_torch.py` draws the same pictures with torch.
 """
 
-import hashlib
-import io
-import json
-from pathlib import Path
+from drawing import run, run_batch
+from onnx_runtime import scenes_on
+from weights import read_weights
 
-import numpy as np
-from model import LATENT_SHAPE, Scenes
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
-from vocabulary import read_prompt
-
-FOLDER = Path(__file__).parent
-THUMBNAIL_PIXELS = 128
-PREVIEW_PIXELS = 256
-PREVIEWS_PER_JOB = 8
-
-# Recorded when the weights were exported. A truncated download would otherwise draw noise without an error.
-WEIGHTS_SHA256 = {
-    "denoiser.onnx": "910a78348a3157e99b2da41db257e8a90a6e9592f4fa1fd0eef90c74cfb082b0",
-    "decoder.onnx": "489a064dfeb17b87636887f63fa951a6e023e16c43348e104af78b98318c2cc6",
-}
-
-_PROPERTIES = json.loads((FOLDER / "inputs.schema.json").read_text())["properties"]
-DEFAULTS = {name: schema["default"] for name, schema in _PROPERTIES.items() if "default" in schema}
+__all__ = ["load", "prepare", "run", "run_batch"]
 
 
 def prepare():
     """Read the weights and check them; needs no device, so it may run while another job has it."""
-    return {name: checked_weights(FOLDER / "weights" / name, digest) for name, digest in WEIGHTS_SHA256.items()}
+    return read_weights()
 
 
 def load(device, prepared):
     """Put the networks on the device."""
-    return Scenes(prepare() if prepared is None else prepared, device)
-
-
-def run(model, inputs, job):
-    """Draw one picture; `job.progress` reports each step and is where a cancel ends the run."""
-    return run_batch(model, [inputs], [job])[0]
-
-
-def run_batch(model, inputs, jobs):
-    """Draw one picture for each job in one pass; a job that is cancelled hears no more, the others go on."""
-    asked = [{"seed": 0, **DEFAULTS, **one} for one in inputs]
-    steps, size = int(asked[0]["steps"]), int(asked[0]["size"])  # the same for all: they are of one bucket
-
-    report(jobs, 0, steps, "encoding_prompt")
-    read = [read_prompt(one["prompt"]) for one in asked]
-    noise = [np.random.default_rng(int(one["seed"])).standard_normal(LATENT_SHAPE, np.float32) for one in asked]
-    guidances = [float(one["guidance"]) for one in asked]
-
-    preview_every = max(1, steps // PREVIEWS_PER_JOB)
-    for step, latents in model.denoise([words for words, _ in read], guidances, np.stack(noise), steps):
-        report(jobs, step, steps, "denoising")
-        if step % preview_every == 0 and step < steps:
-            for job, pixels in zip(jobs, model.decode(latents), strict=True):
-                job.preview(webp(pixels, min(size, PREVIEW_PIXELS)), step)
-
-    report(jobs, steps, steps, "decoding")
-    pictures = model.decode(latents)
-    for job in jobs:
-        job.milestone("latents.decoded")
-
-    report(jobs, steps, steps, "postprocessing")
-    return [finished(*each) for each in zip(jobs, asked, read, pictures, strict=True)]
-
-
-def report(jobs, step, steps, phase):
-    """Tell each job how far it is."""
-    for job in jobs:
-        job.progress(step, steps, phase=phase)
-
-
-def finished(job, asked, read, pixels):
-    """Hand over the picture and a thumbnail; returns the result."""
-    words, unknown_words = read
-    whole = {name: int(asked[name]) for name in ("seed", "steps", "size")}
-    made_with = {**whole, "guidance": float(asked["guidance"]), "words": list(words)}
-    provenance = {**made_with, "weights": WEIGHTS_SHA256}
-    size = made_with["size"]
-    for name, variant, pixel_count in (("thumbnail", "thumbnail", THUMBNAIL_PIXELS), ("picture", "original", size)):
-        data = png(pixels, pixel_count, provenance)
-        job.artifact(f"{name}.png", data, kind="image", variant=variant, width=pixel_count, height=pixel_count)
-    return {**made_with, "unknownWords": list(unknown_words)}
-
-
-def checked_weights(path, digest):
-    """Return the bytes of a weights file. Raises RuntimeError when they are not the ones recorded."""
-    content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if found != digest:
-        raise RuntimeError(f"weights/{path.name} has sha256 {found}, not {digest}: fetch the file again")
-    return content
-
-
-def enlarged(pixels, size):
-    """Return the picture at size x size pixels."""
-    return Image.fromarray(pixels).resize((size, size), Image.Resampling.LANCZOS)
-
-
-def png(pixels, size, provenance):
-    """Return a PNG that tells how it was made; no time stamp, so that a repeat has the same bytes."""
-    text = PngInfo()
-    text.add_text("Software", "headrace scenes")
-    text.add_text("provenance", json.dumps(provenance, sort_keys=True))
-    buffer = io.BytesIO()
-    enlarged(pixels, size).save(buffer, "PNG", pnginfo=text)
-    return buffer.getvalue()
-
-
-def webp(pixels, size):
-    """Return a small and quick file for a look at the work so far."""
-    buffer = io.BytesIO()
-    enlarged(pixels, size).save(buffer, "WEBP", quality=60, method=0)
-    return buffer.getvalue()
+    return scenes_on(device, prepared)

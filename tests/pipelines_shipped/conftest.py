@@ -51,12 +51,12 @@ class PlainDevice:
     bytes: int = 0
 
 
-def imported(folder: str) -> Iterator[ModuleType]:
+def imported(folder: str, file: str = "pipeline.py") -> Iterator[ModuleType]:
     """Import a pipeline and forget it and its siblings afterwards: `model` is a name others use, too."""
-    path = PIPELINES / folder / "pipeline.py"
+    path = PIPELINES / folder / file
     before = set(sys.modules)
     sys.path.insert(0, str(path.parent))
-    spec = importlib.util.spec_from_file_location(f"shipped_{folder}", path)
+    spec = importlib.util.spec_from_file_location(f"shipped_{folder}_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -73,6 +73,13 @@ def imported(folder: str) -> Iterator[ModuleType]:
 @pytest.fixture(scope="package")
 def scenes() -> Iterator[ModuleType]:
     yield from imported("scenes")
+
+
+@pytest.fixture(scope="package")
+def scenes_torch() -> Iterator[ModuleType]:
+    torch = pytest.importorskip("torch", reason="needs torch: make test EXTRAS=torch")
+    torch.set_num_threads(1)  # as a worker has it: two that wait for each other on busy cores take ten times longer
+    yield from imported("scenes", "pipeline_torch.py")
 
 
 @pytest.fixture(scope="package")

@@ -27,6 +27,11 @@ def spec() -> ModelSpec:
     return found
 
 
+@pytest.fixture
+def weights(scenes: ModuleType) -> ModuleType:
+    return sys.modules["weights"]
+
+
 def drawn(scenes: ModuleType, model: Any, prompt: str = PROMPT, **inputs: object) -> tuple[RecordedJob, dict[str, Any]]:
     job = RecordedJob()
     return job, scenes.run(model, {"prompt": prompt, "seed": 7, "steps": 8, **inputs}, job)
@@ -60,7 +65,7 @@ def test_the_picture_follows_the_words(scenes: ModuleType, loaded: Any) -> None:
 
 def test_one_seed_repeats_byte_for_byte_and_two_seeds_differ(scenes: ModuleType, loaded: Any) -> None:
     first, _ = drawn(scenes, loaded)
-    again, _ = drawn(scenes, scenes.load(PlainDevice("sim"), None))
+    again, _ = drawn(scenes, scenes.load(PlainDevice("sim"), scenes.prepare()))
     other, _ = drawn(scenes, loaded, seed=8)
 
     assert again.artifacts == first.artifacts
@@ -137,11 +142,11 @@ def test_words_without_a_meaning_are_reported_and_the_rest_is_drawn(scenes: Modu
     assert result["words"] == ["castle", "blue"]
 
 
-def test_the_picture_tells_how_it_was_made(scenes: ModuleType, loaded: Any) -> None:
+def test_the_picture_tells_how_it_was_made(scenes: ModuleType, loaded: Any, weights: ModuleType) -> None:
     job, result = drawn(scenes, loaded, guidance=3)
 
     told = json.loads(Image.open(io.BytesIO(job.artifacts[ORIGINAL])).text["provenance"])
-    assert told.pop("weights") == scenes.WEIGHTS_SHA256
+    assert told.pop("weights") == weights.WEIGHTS_SHA256
     assert told == {key: value for key, value in result.items() if key != "unknownWords"}
 
 
@@ -158,7 +163,7 @@ def test_numbers_may_come_as_json_writes_them(scenes: ModuleType, loaded: Any, s
 
 def test_a_gpu_that_onnxruntime_does_not_know_is_an_error(scenes: ModuleType) -> None:
     with pytest.raises(RuntimeError, match="device_unavailable") as caught:
-        scenes.load(PlainDevice("cuda"), None)
+        scenes.load(PlainDevice("cuda"), scenes.prepare())
 
     assert caught.value.code == "device_unavailable"  # type: ignore[attr-defined]
 
@@ -169,14 +174,14 @@ def test_a_silent_fall_back_to_the_cpu_is_an_error(scenes: ModuleType, monkeypat
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
 
     with pytest.raises(RuntimeError, match="asked for CUDAExecutionProvider, got CPUExecutionProvider"):
-        scenes.load(PlainDevice("cuda", bytes=1 << 30), None)
+        scenes.load(PlainDevice("cuda", bytes=1 << 30), scenes.prepare())
 
 
-def test_damaged_weights_are_refused_before_a_picture_is_drawn(scenes: ModuleType, tmp_path: Path) -> None:
+def test_damaged_weights_are_refused_before_a_picture_is_drawn(weights: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "denoiser.onnx").write_bytes(b"version https://git-lfs.github.com/spec/v1")
 
     with pytest.raises(RuntimeError, match=r"denoiser\.onnx has sha256"):
-        scenes.checked_weights(tmp_path / "denoiser.onnx", scenes.WEIGHTS_SHA256["denoiser.onnx"])
+        weights.checked_weights(tmp_path / "denoiser.onnx", weights.WEIGHTS_SHA256["denoiser.onnx"])
 
 
 @pytest.mark.parametrize(("said", "threads"), [("3", 3), ("0", 1), ("", 1), ("many", 1), ("-2", 1)])
@@ -184,9 +189,7 @@ def test_the_threads_are_those_the_worker_allows(
     loaded: Any, monkeypatch: pytest.MonkeyPatch, said: str, threads: int
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", said)
-    sessions = sys.modules[type(loaded).__module__]
-
-    options = sessions.session_options()
+    options = sys.modules["onnx_runtime"].session_options()
 
     assert options.intra_op_num_threads == threads
     assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
@@ -222,4 +225,4 @@ def test_a_missing_seed_is_drawn_and_fits(spec: ModelSpec) -> None:
 
 
 def test_the_defaults_of_the_schema_are_the_defaults_of_the_pipeline(scenes: ModuleType) -> None:
-    assert scenes.DEFAULTS == {"steps": 24, "guidance": 2.5, "size": 512}
+    assert sys.modules["drawing"].DEFAULTS == {"steps": 24, "guidance": 2.5, "size": 512}
