@@ -172,6 +172,19 @@ class Client:
                         return
                 await asyncio.sleep(pause_s)
 
+    async def lines(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[str]:
+        """Yield the lines of an answer as they come; none for 204. Raises Unreachable when it breaks off."""
+        assert self._session is not None, "use the client as a context manager"
+        patience = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT_S, sock_read=2 * REQUEST_TIMEOUT_S)
+        try:
+            async with self._session.get(self.url + path, headers=headers, timeout=patience) as response:
+                if response.status >= 400:
+                    raise await _problem(response)
+                async for line in response.content:
+                    yield line.decode("utf-8", errors="replace").rstrip("\r\n")
+        except (aiohttp.ClientError, TimeoutError, ValueError) as fault:  # ValueError: a line without end
+            raise Unreachable(f"{self.url}: {fault or type(fault).__name__}") from fault
+
     async def download(self, path_or_url: str) -> bytes:
         """The bytes of an artifact, by its path or by a URL of this server."""
         path = path_or_url.removeprefix(self.url)

@@ -10,6 +10,7 @@ import typer
 from headrace.client import Answer, Client, JsonObject
 from headrace.command import KeyFile, Limit, Output, Url, call, path_segment
 from headrace.exits import Exit
+from headrace.job_logs import logs
 from headrace.many_jobs import batch, cancel, update
 from headrace.output import Format, note, show_list, show_one
 from headrace.strict_json import read_json
@@ -120,6 +121,7 @@ def watch(
     _follow(path_segment(job_id), timeout_s, output, url, key_file)
 
 
+app.command()(logs)
 app.command()(batch)
 app.command()(update)
 app.command()(cancel)

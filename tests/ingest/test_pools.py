@@ -91,7 +91,7 @@ async def test_pools_show_what_they_serve_and_hold(api: Api, play: Play) -> None
     (default, large) = listed.body["data"]
     first = await api.admin("GET", "/admin/v1/pools?limit=1")
 
-    assert (default["name"], default["models"], default["workers"]) == ("default", ["draw@1", "echo@1"], 1)
+    assert (default["name"], default["models"], default["workers"]) == ("default", ["draw@1", "echo@1", "edit@1"], 1)
     assert default["use"]["queuedJobs"] == 1
     assert default["use"]["queuedBytes"] > 0
     assert (large["models"], large["workers"], large["use"]["queuedJobs"]) == (["draw@1"], 0, 0)

@@ -1,0 +1,50 @@
+"""Server-sent events, followed to their `end` across broken connections and restarts of the server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import orjson
+
+from headrace.client import Client, JsonObject, Unreachable
+
+TRIES = 8
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+
+
+async def follow_events(client: Client, path: str) -> AsyncIterator[tuple[str, JsonObject]]:
+    """Yield name and data of each event, each once, up to `end`. Raises Unreachable, Problem."""
+    last_id, failures = "", 0
+    while True:
+        try:
+            async for name, event_id, data in _once(client, path, last_id):
+                last_id, failures = event_id or last_id, 0
+                if name == "end" and data.get("reason") == "going_away":
+                    break  # the server restarts
+                yield name, data
+                if name == "end":
+                    return
+            else:
+                return  # 204: all of it was here before
+        except Unreachable:
+            failures += 1
+            if failures >= TRIES:
+                raise
+        await asyncio.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**failures))
+
+
+async def _once(client: Client, path: str, last_id: str) -> AsyncIterator[tuple[str, str, JsonObject]]:
+    """Yield name, id and data of the events of one connection. Raises Unreachable when it ends before an `end`."""
+    headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": last_id} if last_id else {})
+    fields: dict[str, str] = {}
+    has_begun = False
+    async for line in client.lines(path, headers):
+        has_begun = True
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+            continue
+        if "data" in fields:
+            yield fields.get("event", "message"), fields.get("id", ""), orjson.loads(fields["data"])
+        fields = {}
+    if has_begun:
+        raise Unreachable(f"{client.url}: the stream broke off")
