@@ -18,6 +18,7 @@ from contracts.profile_fit import Fit, Inputs, dominates, fit_points, product_of
 
 HEADROOM_PERCENT = 8  # above the measured peak: repeats differ, and worst errors up to 5 % are accepted
 PADDING_PERCENT = 25  # where the profile was measured on something else
+OOM_PERCENT = 10  # above the peak of a job that had run out of memory before
 DRIFT_PERCENT = 5  # a peak in production that is further above the profile raises it
 MOST_BYTES = 1 << 62
 
@@ -193,6 +194,15 @@ def reserved(peak_bytes: int) -> int:
     (1080, 0, 2)
     """
     return _more(peak_bytes, HEADROOM_PERCENT)
+
+
+def raised(peak_bytes: int) -> int:
+    """Return what is reserved from now on for jobs like one that ran out of memory and then took so much.
+
+    >>> raised(1000), raised(1)
+    (1100, 2)
+    """
+    return _more(peak_bytes, OOM_PERCENT)
 
 
 def concurrency(device_bytes: int, reserve_bytes: int, context_bytes: int, peak_bytes: int) -> int:

@@ -8,8 +8,12 @@ from contracts.models import ModelRegistry
 from contracts.store.attempts import Attempt as Right
 from contracts.store.attempts import Attempts, Offer
 from contracts.store.live import Live
+from contracts.store.replies import Reply
 from services.gpu_worker.bringing import Bringing
 from services.gpu_worker.finish import Desk
+from services.gpu_worker.writer import until_answered
+
+SLOT_UNUSABLE = "slot_unusable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,15 @@ class Shop:
     profiles_told: str  # JSON of the profiles of our models and what they are worth on our devices
     handled: "set[str]"  # work entries to be acknowledged with the next heartbeat
     cancels: "set[tuple[str, int]]"  # asked for, maybe before we know that our start was accepted
+
+
+async def decline(shop: Shop, offer: Offer, reason: str) -> None:
+    """Give an offer back that is not started. Raises GaveUp."""
+
+    async def call() -> Reply:
+        return await shop.attempts.decline(shop.pool, shop.worker_id, offer, reason)
+
+    await until_answered(call, call, shop.desk.over)
 
 
 def take_next(deck: deque[OnDeck]) -> list[OnDeck]:

@@ -16,12 +16,10 @@ from contracts.errors import StoreUnavailable
 from contracts.store import Store
 from contracts.store.attempts import Offer, read_offer
 from contracts.store.log import Message, pause
-from contracts.store.replies import Reply
 from services.gpu_worker.commands import Commands
-from services.gpu_worker.deck import Shop
+from services.gpu_worker.deck import SLOT_UNUSABLE, Shop, decline
 from services.gpu_worker.lane import Lane
 from services.gpu_worker.slots.outcome import Stop
-from services.gpu_worker.writer import until_answered
 
 MOST_REMEMBERED = 1_000
 BLOCK_MS = 1_000
@@ -61,11 +59,7 @@ class Inbox:
 
     async def decline(self, offer: Offer, reason: str) -> None:
         """Give an offer back. Raises GaveUp."""
-
-        async def call() -> Reply:
-            return await self._store.attempts.decline(self._shop.pool, self._shop.worker_id, offer, reason)
-
-        await until_answered(call, call, self._shop.desk.over)
+        await decline(self._shop, offer, reason)
 
     async def _take(self, message: Message) -> None:
         try:
@@ -103,7 +97,7 @@ class Inbox:
         if self._shop.desk.draining.is_set():
             await self.decline(offer, "draining")
         elif lane is None or lane.slot.quarantined:
-            await self.decline(offer, "slot_unusable")
+            await self.decline(offer, SLOT_UNUSABLE)
         else:
             lane.put_on_deck(offer, position)
             return True

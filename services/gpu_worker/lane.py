@@ -21,10 +21,11 @@ from contracts.store import Word
 from contracts.store.attempts import Attempt as Right
 from contracts.store.attempts import Offer
 from contracts.store.replies import Started
-from services.gpu_worker.deck import OnDeck, Shop, take_next
+from services.gpu_worker.deck import SLOT_UNUSABLE, OnDeck, Shop, decline, take_next
 from services.gpu_worker.finish import device_released, finish, tidy
 from services.gpu_worker.performing import Performer
-from services.gpu_worker.running import Running
+from services.gpu_worker.residency.ledger import Want
+from services.gpu_worker.running import Running, budget_of
 from services.gpu_worker.slots.outcome import Outcome, Stop
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.writer import AttemptWriter, GaveUp, until_answered
@@ -75,7 +76,8 @@ class Lane:
     def _expect(self) -> None:
         """Let the device know what comes next, so that a model which is not there is on its way."""
         comes = [(self._shop.models.find(entry.offer.model), entry.offer) for entry in (*self._starting, *self._deck)]
-        self.slot.expect([(spec, offer.bytes or spec.vram_bytes) for spec, offer in comes if spec is not None])
+        wants = [Want(spec, budget_of(offer, spec), offer.alone) for spec, offer in comes if spec is not None]
+        self.slot.expect(wants)
 
     def stop(self, job_id: str, fence: int, reason: Stop) -> None:
         """End that attempt if it is running here, and do not hold it back if it has ended."""
@@ -157,10 +159,20 @@ class Lane:
             # by the log the slot would hold two attempts if our next start overtook the last one's release
             await before.freed.wait()
         self._before = []
-        while not self._deck and not self._closed:
+        while True:
+            if self.slot.quarantined:
+                await self._decline_deck()
+            if self._deck or self._closed:
+                return bool(self._deck)
             self._arrived.clear()
             await self._arrived.wait()
-        return bool(self._deck)
+
+    async def _decline_deck(self) -> None:
+        """Give back what lies on deck of a slot that is out of service: it starts elsewhere, or here later."""
+        while self._deck:
+            entry = self._deck.popleft()
+            await decline(self._shop, entry.offer, SLOT_UNUSABLE)
+            self._drop(entry)
 
     async def _serve(self, members: list[Running]) -> list[Running]:
         """Run one attempt, then start the next in the call that gives the device back; or run a batch."""
@@ -173,7 +185,7 @@ class Lane:
         self._current = []
         while len(self._finishing) >= FINISHING:
             await asyncio.wait(self._finishing, return_when=asyncio.FIRST_COMPLETED)
-        following = await self._hand_over(running, outcome) if self._deck else []
+        following = await self._hand_over(running, outcome) if self._deck and not self.slot.quarantined else []
         self._before = [] if running.released else [running]
         self._finish_beside(running, outcome)
         return following

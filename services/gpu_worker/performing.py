@@ -6,6 +6,7 @@ outcome when `one` or `batch` returns; who ends before the pass does leaves at o
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -14,7 +15,7 @@ from services.gpu_worker.deck import Shop
 from services.gpu_worker.running import Running
 from services.gpu_worker.shares import Shares
 from services.gpu_worker.slots.attempt import Attempt, Member
-from services.gpu_worker.slots.outcome import Outcome, Verdict
+from services.gpu_worker.slots.outcome import OUT_OF_MEMORY, Outcome, Verdict
 from services.gpu_worker.slots.slot import Slot, SlotQuarantined
 
 Leave = Callable[[Running, Outcome], None]
@@ -34,7 +35,10 @@ class Performer:
             return attempt
         running.follow_log(attempt.log_path)
         try:
-            return await self._slot.run(attempt, running)
+            outcome = await self._slot.run(attempt, running)
+            if attempt.alone and outcome.code == OUT_OF_MEMORY:
+                return replace(outcome, denied=not await self._slot.gave_all())
+            return outcome
         except SlotQuarantined:
             return Outcome(Verdict.HANDED_BACK)
         except (ValueError, KeyError, TypeError, OSError) as error:

@@ -1,9 +1,10 @@
 """Profiles against what jobs really take: what fits this machine, and what has to be told of a job that took more.
 
 Promises: the first job of a bucket that nobody has measured makes a provisional profile; a peak more than a twentieth
-above what is known raises it; neither is told twice, and whatever is asked there is an end to it. What an earlier job
-has left in a warm child is not laid at the door of a smaller one. Does not judge members of a batch: their pass has no
-peak of each. A job that reaches the end of its slice has no peak either: it is out of memory.
+above what is known raises it, and so does each job that needed a device for itself; else nothing is told twice, and
+whatever is asked there is an end to it. What an earlier job has left in a warm child is not laid at the door of a
+smaller one. Does not judge members of a batch: their pass has no peak of each. A job that reaches the end of its slice
+has no peak either: it is out of memory.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ import structlog
 
 from contracts import events as ev
 from contracts.model_spec import ModelRegistry, ModelSpec, bucket_of
-from contracts.profiles import DRIFT_PERCENT, expect, reserved, unlike
+from contracts.profiles import DRIFT_PERCENT, expect, raised, reserved, unlike
 from services.gpu_worker.devices import Device
 from services.gpu_worker.machine import device_key, installed, machine_of
 
@@ -31,6 +32,7 @@ class Seen:
     peak_bytes: int
     device: Device
     is_fresh: bool
+    after_oom: bool = False  # it ran out of memory before, and this was with a device for itself
 
 
 class ProfileWatch:
@@ -51,13 +53,15 @@ class ProfileWatch:
         expected = [expect(profile, seen.inputs)[0] for profile in measured]
         is_new = not measured and key not in told
         known_bytes = max(told.get(key, 0), left_bytes, *expected)
-        if not is_new and seen.peak_bytes * 100 <= known_bytes * (100 + DRIFT_PERCENT):
+        if not seen.after_oom and not is_new and seen.peak_bytes * 100 <= known_bytes * (100 + DRIFT_PERCENT):
             return None
         told[key] = seen.peak_bytes
         context_bytes = max((profile.context_bytes for profile in measured), default=0)
+        source: ev.ProfileSource = "oom" if seen.after_oom else "provisional" if is_new else "drift"
+        needed_bytes = raised(seen.peak_bytes) if seen.after_oom else reserved(seen.peak_bytes)
         return ev.ModelProfiled(
-            model=spec.reference, bucket=bucket, source="provisional" if is_new else "drift", device=device,
-            bytes=min(seen.device.bytes_total, context_bytes + reserved(seen.peak_bytes)), peak_bytes=seen.peak_bytes,
+            model=spec.reference, bucket=bucket, source=source, device=device, peak_bytes=seen.peak_bytes,
+            bytes=min(seen.device.bytes_total, context_bytes + needed_bytes),
         )  # fmt: skip
 
     def _after(self, seen: Seen) -> int:

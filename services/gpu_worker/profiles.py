@@ -34,7 +34,8 @@ class Profiles:
         if asked is None or outcome.peak_bytes is None or outcome.verdict is not Verdict.COMPLETED:
             return None
         device, is_fresh = self._devices[running.right.offer.slot], running.load_ms is not None
-        return self._watch.saw(Seen(asked.model, asked.inputs, outcome.peak_bytes, device, is_fresh))
+        after_oom = asked.alone and running.right.attempt > 1
+        return self._watch.saw(Seen(asked.model, asked.inputs, outcome.peak_bytes, device, is_fresh, after_oom))
 
     async def tell(self, event: ev.ModelProfiled, over: asyncio.Event) -> None:
         """Write it to the log of the pool. Raises GaveUp."""

@@ -15,6 +15,7 @@ from contracts.ids import artifact_id, log_id, preview_id
 from contracts.model_spec import ModelSpec
 from contracts.positions import entry_ms
 from contracts.store.attempts import Attempt as Right
+from contracts.store.attempts import Offer
 from contracts.store.live import Live, Piece
 from contracts.store.replies import Started
 from services.gpu_worker.artifacts import Intake
@@ -79,10 +80,11 @@ class Running:
             fence=self.right.fence,
             model=spec,
             inputs={"prompt": asked["prompt"], **(self._brought or asked.get("input", {}))},
-            budget_bytes=self.right.offer.bytes or spec.vram_bytes,
+            budget_bytes=budget_of(self.right.offer, spec),
             scratch=self.scratch,
             log_path=log_path(self.scratch),
             limits=Limits(self.right.offer.timeout_ms / 1000, spec.silence_s),
+            alone=self.right.offer.alone,
         )
         return self.asked
 
@@ -165,6 +167,11 @@ class Running:
         file = ArtifactFile(frame.job, frame.fence, frame.name, frame.file, "preview", "preview", None, None)
         upload = replace(self.upload(0, file), id=preview_id(self.right.job_id))
         return await asyncio.to_thread(self._intake.put, self.scratch, frame.file, upload, LIMIT_BYTES)
+
+
+def budget_of(offer: Offer, spec: ModelSpec) -> int:
+    """Return the bytes a job may use; 0: all there is, as nobody has measured it, or as it is to be alone."""
+    return 0 if offer.alone else offer.bytes or spec.vram_bytes
 
 
 def log_path(scratch: Path) -> Path:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.gpu_worker.slots.frames import Cancelled, Done, Failed, LoadFailed
-from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify, is_denied
+from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify
 
 DONE = Done("job_1", 1, {"x": 1}, 5.0, 0)
 FRAMES = (
@@ -99,16 +99,3 @@ def test_a_process_lost_on_the_device_is_the_jobs_doing_and_one_lost_with_the_de
 
     assert (classify(crash, None, None).killed_child, classify(hardware, None, None).killed_child) == (True, False)
     assert all(classify(frame, None, None).retryable for frame in (crash, hardware))
-
-
-@given(
-    st.none() | st.fixed_dictionaries({"requested": st.integers(0, 100)}, optional={"reserved": st.integers(0, 100)}),
-    st.none() | st.integers(0, 100),
-    st.integers(0, 100),
-)
-def test_a_device_is_blamed_only_for_what_was_inside_the_slice(
-    memory: dict[str, int] | None, peak_bytes: int | None, slice_bytes: int
-) -> None:
-    if is_denied(memory, peak_bytes, slice_bytes):
-        assert memory is not None
-        assert memory["requested"] + max(memory.get("reserved", 0), peak_bytes or 0) < slice_bytes

@@ -138,7 +138,7 @@ async def test_what_comes_next_is_prepared_while_the_present_job_runs_and_adopte
     async with sim(tmp_path, 80) as own:
         running, hear = asyncio.create_task(run(own, a, 70, steps=100, step_s=0.02)), own.slot
         await eventually(lambda: hear.state == "busy", "a runs")
-        own.slot.expect([(b, 70 * MIB)])
+        own.slot.expect([Want(b, 70 * MIB)])
         await eventually(lambda: "b@1" in pids(own), "b is started")
         prepared = pids(own)["b@1"]
         assert [each["state"] for each in own.memory.children.describe()] == ["busy", "prepared"]
@@ -153,7 +153,7 @@ async def test_what_comes_next_is_loaded_beside_the_present_job_where_it_fits(tm
     async with sim(tmp_path, 200) as own:
         running = asyncio.create_task(run(own, a, steps=100, step_s=0.02))
         await eventually(lambda: own.slot.state == "busy", "a runs")
-        own.slot.expect([(b, 64 * MIB)])
+        own.slot.expect([Want(b, 64 * MIB)])
         await eventually(lambda: own.memory.is_warm(b), "b is loaded")
         assert own.slot.state == "busy"
         await running
@@ -166,8 +166,8 @@ async def test_a_child_that_nobody_wants_any_more_is_ended(tmp_path: Path) -> No
     async with sim(tmp_path, 80, replace(QUICK, host_s=0.1)) as own:
         running = asyncio.create_task(run(own, a, 70, steps=100, step_s=0.02))
         await eventually(lambda: own.slot.state == "busy", "a runs")
-        own.slot.expect([(b, 70 * MIB)])
-        own.slot.expect([(c, 70 * MIB)])  # b was withdrawn, c came instead
+        own.slot.expect([Want(b, 70 * MIB)])
+        own.slot.expect([Want(c, 70 * MIB)])  # b was withdrawn, c came instead
         await eventually(lambda: set(pids(own)) == {"a@1", "c@1"}, "b is gone, c is there")
         own.slot.expect([])
         await eventually(lambda: set(pids(own)) == {"a@1"}, "c is gone, too")

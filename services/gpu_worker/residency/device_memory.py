@@ -18,6 +18,7 @@ from services.gpu_worker.residency.ledger import Holding, Ledger, Load, Stage, T
 from services.gpu_worker.slots.attempt import Bounds
 from services.gpu_worker.slots.resident import Environment, Resident
 
+OWN = "_"  # models of ours, which no file can name: their name begins so
 _GONE = (Stage.LEAVING, Stage.STUCK)
 log = structlog.get_logger()
 
@@ -47,6 +48,7 @@ class DeviceMemory:
         self.ledger = Ledger(device.bytes_total, reserve_bytes, max_models)
         self.children = Children(device, bounds, environment, self.ledger, free_bytes)
         self.loads = 0  # begun so far
+        self.testing = asyncio.Lock()  # one self test at a time
         self._loop = asyncio.get_running_loop()
         self._line = asyncio.Lock()  # those who need bytes that are not free, in the order they came
         self._is_short = False  # the first in line waits for bytes: nobody else may take them
@@ -59,7 +61,8 @@ class DeviceMemory:
     def models(self) -> tuple[str, ...]:
         """The models a choice may count on, `name@version`, in order of their names."""
         stages = (Stage.LOADING, Stage.IDLE, Stage.BUSY)
-        return tuple(sorted({each.model.reference for each in self.children.holdings if each.stage in stages}))
+        there = (each.model for each in self.children.holdings if each.stage in stages)
+        return tuple(sorted({model.reference for model in there if not model.name.startswith(OWN)}))
 
     @property
     def has_stuck(self) -> bool:

@@ -23,6 +23,7 @@ class Pass:
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.load_failed: LoadFailed | None = None
         self.refused: Outcome | None = None  # the device has no room
+        self.lost = self.ran_out = False  # the child on its device; or it said that it is out of memory
         self.exit_status: int | None = None
         self.stop: Stop | None = None  # why all of it is stopped
         self.measured = Measured(None, None)

@@ -14,7 +14,6 @@ from typing import Any
 from services.gpu_worker.slots.frames import Cancelled, Done, End, Failed, LoadFailed, Memory
 
 OUT_OF_MEMORY, HARDWARE = "out_of_memory", "device_unavailable"
-DENIED_PERCENT = 90  # of its slice: who asks for less and gets nothing was denied it by the device
 
 
 class Stop(StrEnum):
@@ -65,7 +64,7 @@ class Outcome:
     peak_bytes: int | None = None  # most memory above the child's base, where the device can tell
     alone: bool = False  # with HANDED_BACK: the pass failed, so this one is never put into a batch again
     memory: Memory | None = None  # with out_of_memory: bytes requested, free, reserved, as far as they are known
-    denied: bool = False  # out of memory, although it did not ask for more than it was promised
+    denied: bool = False  # out of memory, but the device did not have what it should have: no fault of the job
 
 
 def classify(
@@ -99,18 +98,6 @@ def of_member(outcome: Outcome, last: End | LoadFailed | None) -> Outcome:
     if outcome.verdict is not Verdict.FAILED or (isinstance(last, Failed) and not last.alone):
         return outcome
     return Outcome(Verdict.HANDED_BACK, outcome.code, outcome.message, run_ms=outcome.run_ms, alone=True)
-
-
-def is_denied(memory: Memory | None, peak_bytes: int | None, slice_bytes: int) -> bool:
-    """Tell whether a device had less than was promised: what somebody else took is no fault of the job.
-
-    >>> is_denied({"requested": 10}, 20, 100), is_denied({"requested": 90}, 20, 100), is_denied(None, 20, 100)
-    (True, False, False)
-    """
-    if memory is None or "requested" not in memory:
-        return False
-    held_bytes = max(memory.get("reserved", 0), peak_bytes or 0)
-    return (held_bytes + memory["requested"]) * 100 < slice_bytes * DENIED_PERCENT
 
 
 def _stopped(stop: Stop, last: End | LoadFailed | None, exit_status: int | None) -> Outcome:

@@ -54,6 +54,7 @@ class Resident:
         self.model, self.device = model, device
         self.id = 0  # in the books of its device
         self.condemned = self.stuck = False
+        self.ooms = 0  # passes that ran out of memory in it
         self.user: User | None = None
         self.load_failed: LoadFailed | None = None
         self.slice_bytes = 0  # what it may have of the device now

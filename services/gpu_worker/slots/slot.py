@@ -3,8 +3,9 @@
 Promises: `run` and `run_batch` return when the author's code has stopped, be it by its own answer or by the reaping of
 its whole process group, and by then each attempt has exactly one Outcome; one member of a batch is stopped without the
 others, and what kills the pass is laid at no member's door; a child that crashed, was killed or broke the protocol is
-never used again. Does not promise to get rid of a process that even SIGKILL cannot end: such a slot is
-quarantined and says so.
+never used again, nor one that is lost on its device or has run out of memory twice. Does not promise to get rid of a
+process that even SIGKILL cannot end. Such a slot is in quarantine until it is gone, and so is one that has run out of
+memory three times in a row until a fresh child can have what the slot offers.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
 from services.gpu_worker.residency.device_memory import DeviceMemory, Refusal
 from services.gpu_worker.residency.ledger import Want
+from services.gpu_worker.residency.self_test import was_whole
 from services.gpu_worker.slots import watchdog
 from services.gpu_worker.slots.attempt import Attempt, Listener, Loaded, Member
 from services.gpu_worker.slots.frames import (
@@ -35,19 +37,24 @@ from services.gpu_worker.slots.frames import (
 )
 from services.gpu_worker.slots.memory import oom_kills
 from services.gpu_worker.slots.one_pass import Pass
-from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify, of_member
+from services.gpu_worker.slots.outcome import OUT_OF_MEMORY, Outcome, Stop, Verdict, classify, of_member
+from services.gpu_worker.slots.quarantine import Quarantine
 from services.gpu_worker.slots.resident import Resident, first_of
+
+MOST_OOMS = 2  # of one child: what it holds by then is anybody's guess
+STUCK = "a process of the device cannot be ended"
 
 
 class SlotQuarantined(Exception):
-    """A process of this slot survived SIGKILL; its memory cannot be given to anybody."""
+    """The slot is out of service; see `Quarantine`."""
 
 
 class Slot:
     """See the module. Several slots may share the memory of a device."""
 
     def __init__(self, memory: DeviceMemory) -> None:
-        self.memory, self.quarantined = memory, False
+        self.memory = memory
+        self._quarantine = Quarantine(memory)
         self._bounds = memory.bounds
         self._loop = asyncio.get_running_loop()
         self._resident: Resident | None = None  # the last one it used
@@ -56,6 +63,11 @@ class Slot:
     @property
     def device(self) -> Device:
         return self.memory.device
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether nothing may run here for now."""
+        return self._quarantine.reason is not None
 
     @property
     def child_pid(self) -> int | None:
@@ -86,7 +98,9 @@ class Slot:
     def waits_for(self) -> str | None:
         """Why what is started does not run yet."""
         run = self._run
-        return self.memory.reason(self._want(run)) if run is not None and run.resident is None else None
+        if run is None or self.quarantined:
+            return self._quarantine.reason
+        return self.memory.reason(self._want(run)) if run.resident is None else None
 
     async def run(self, attempt: Attempt, listener: Listener) -> Outcome:
         """Run one accepted attempt to its end; a second one meanwhile is a mistake of the caller."""
@@ -111,6 +125,7 @@ class Slot:
                     self._begin(run, resident)
             await run.ended
             await self._conclude(run)
+            self._count(run)
         finally:
             self._run = None
             if run.timer:
@@ -131,10 +146,23 @@ class Slot:
         elif run.resident is not None and run.in_batch:  # before, it is just left out
             run.resident.process.cancel(encode_cancel(job, fence))
 
-    def expect(self, comes: Sequence[tuple[ModelSpec, int]]) -> None:
-        """Note what is to run next, in order: each model and the bytes it needs."""
+    def expect(self, comes: Sequence[Want]) -> None:
+        """Note what is to run next, in order."""
         most_bytes = self.memory.ledger.room_bytes
-        self.memory.expect(self, [Want(model, min(needed_bytes, most_bytes)) for model, needed_bytes in comes])
+        self.memory.expect(self, [replace(want, bytes=min(want.bytes, most_bytes)) for want in comes])
+
+    async def gave_all(self) -> bool:
+        """Tell whether the last pass had the device for itself, and the device has what it is said to have."""
+        slice_bytes = self._resident.slice_bytes if self._resident else 0
+        return was_whole(self.memory, slice_bytes) and await self._quarantine.test()
+
+    def _count(self, run: Pass) -> None:
+        """Count a pass that ran out of memory, or did not."""
+        codes = {member.outcome.result().code for member in run.members.values()}
+        if OUT_OF_MEMORY in codes:
+            self._quarantine.count_oom()
+        elif any(member.outcome.result().verdict is Verdict.COMPLETED for member in run.members.values()):
+            self._quarantine.clear()
 
     def _want(self, run: Pass) -> Want:
         return Want(run.first.model, run.budget_bytes(self.memory.ledger.room_bytes), run.first.alone)
@@ -170,7 +198,8 @@ class Slot:
         if isinstance(found, Resident):
             self.memory.put_back(found)
         elif isinstance(found, Refusal):
-            self.quarantined = self.memory.has_stuck
+            if self.memory.has_stuck:
+                self._quarantine.begin(STUCK)
             run.refused = _refused(found)
         run.end()
         return None
@@ -253,9 +282,13 @@ class Slot:
                 self._resolve(run, member, Cancelled(*key, run_ms=0.0) if left_waiting else run.load_failed)
 
     async def _give_back(self, run: Pass, resident: Resident) -> None:
+        resident.ooms += run.ran_out
+        if run.lost or resident.ooms >= MOST_OOMS:
+            resident.condemned = True
         if resident.condemned and not resident.stuck and not resident.is_gone:
             await resident.reap()
-        self.quarantined = self.quarantined or resident.stuck
+        if resident.stuck:
+            self._quarantine.begin(STUCK)
         resident.user = None
         self.memory.release(resident, run.measured.used_bytes)
 
@@ -293,6 +326,9 @@ class Slot:
                 run.heard_s = self._loop.time()
             member.listener.on_telemetry(frame)
             return
+        if isinstance(frame, Failed):
+            run.lost = run.lost or frame.lost is True
+            run.ran_out = run.ran_out or frame.code == OUT_OF_MEMORY
         if not run.in_batch:
             run.measured = run.resident.process.memory.measure()
             run.resident.process.log.end()
