@@ -61,6 +61,11 @@ OUT_OF_MEMORY = {
         "Unable to allocate 1.50 GiB for an array with shape (201326592,) and data type float64",
         {"requested": 3 * GIB // 2},
     ),
+    "numpy in whole numbers": (
+        "Unable to allocate 512. MiB for an array with shape (67108864,) and data type float64",
+        {"requested": 512 * MIB},
+    ),
+    "numpy in bytes": ("Unable to allocate 8 bytes for an array with shape (1,)", {"requested": 8}),
     "onnxruntime": (
         ARENA.format("Failed to allocate memory for requested buffer of size 939524096"), {"requested": 939524096}
     ),

@@ -47,7 +47,7 @@ DEVICE_TEXTS = (  # the device itself is at fault, and the process lost with it
     "nvrm: xid",
 )
 _UNITS = {"": 1, "bytes": 1, "byte": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
-_SIZE = r"(?P<n>\d+(?:\.\d+)?) ?(?P<unit>[KMGT]iB|bytes?|)\b"
+_SIZE = r"(?P<n>\d+(?:\.\d*)?) ?(?P<unit>[KMGT]iB|bytes?|)(?!\w)"  # numpy writes "512. MiB"
 _PATTERNS = {
     "requested": (
         rf"tried to allocate {_SIZE}",
