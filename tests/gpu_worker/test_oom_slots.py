@@ -242,10 +242,8 @@ def load(device, prepared):
     path = os.path.join(os.environ["SCENES"], "weights", "denoiser.onnx")
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 def run(model, inputs, job):
-    n = inputs["n"]
-    words = next(each for each in model.get_inputs() if each.name == "w").shape[1]
-    feeds = {"z": numpy.zeros((n, 24, 8, 8), "f"), "t": numpy.ones(n, "f"), "w": numpy.zeros((n, words), "f")}
-    model.run(None, feeds)
+    shapes = {each.name: [inputs["n"], *each.shape[1:]] for each in model.get_inputs()}
+    model.run(None, {name: numpy.zeros(shape, "f") for name, shape in shapes.items()})
 """
 
 
