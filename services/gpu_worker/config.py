@@ -85,6 +85,11 @@ def worker_config(settings: Settings, host: Host) -> WorkerConfig:
             timeout_s=settings.inputs.timeout_s,
             allow_private=settings.inputs.allow_private,
         ),
-        bounds=Bounds(worker.cancel_grace_s, worker.term_grace_s, result_bytes=worker.result_bytes),
+        bounds=Bounds(
+            cancel_grace_s=worker.cancel_grace_s,
+            term_grace_s=worker.term_grace_s,
+            result_bytes=worker.result_bytes,
+            scratch_bytes=worker.scratch_bytes,
+        ),
         backoff=Backoff(round(settings.retry.base_s * 1000), round(settings.retry.cap_s * 1000)),
     )

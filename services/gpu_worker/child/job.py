@@ -8,6 +8,7 @@ Standard library only; main.py loads this file by its path, so that no name of o
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib.util
 import json
 import math
@@ -105,12 +106,13 @@ class Job:
         """Report `done` of `total`; sent 10 times a second, the first, last and each new phase always."""
         if self._is_over():
             return
+        done, total = finite(done), finite(total)
         changed = phase not in (None, self._phase) or self._sent_at["progress"] == -math.inf
-        forced = (changed or done == total) and self._count("forced") <= FORCED_LIMIT_COUNT
+        forced = (changed or (done is not None and done == total)) and self._count("forced") <= FORCED_LIMIT_COUNT
         self._phase = self._phase if phase is None else clean(phase, NAME_LIMIT_CHARS)
         if forced or self._due("progress"):
             self._sent_at["progress"] = time.monotonic()
-            frame = {"ev": "progress", "done": finite(done), "total": finite(total), "phase": self._phase}
+            frame = {"ev": "progress", "done": done, "total": total, "phase": self._phase}
             self._send({**frame, "data": event_data(data)} if data else frame, lossy=not forced)
 
     def milestone(self, name: str, **data: Any) -> None:
@@ -257,6 +259,8 @@ def ended_by(error: BaseException) -> dict[str, Any]:
         return {**failed("internal", error), "retry_after_s": finite(error.after_s)}
     if isinstance(error, SystemExit):
         return failed("child_exited", f"the pipeline called sys.exit({error.code!r})")
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return {**died_of(error, "artifact_rejected"), "retryable": False}
     return died_of(error, "internal")
 
 
@@ -349,5 +353,8 @@ def clean(text: object, limit_chars: int = TEXT_LIMIT_CHARS) -> str:
 
 def finite(number: Any) -> Any:
     """Return `number` (numpy scalars as Python's own), or None where JSON has no word for it."""
-    number = number.item() if hasattr(number, "item") else number
-    return number if isinstance(number, (int, float)) and math.isfinite(number) else None
+    try:
+        number = number.item() if hasattr(number, "item") else number
+        return number if isinstance(number, (int, float)) and math.isfinite(number) else None
+    except Exception:  # of several elements, on a device, or an integer that no float can hold
+        return None

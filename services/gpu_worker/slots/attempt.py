@@ -67,3 +67,4 @@ class Bounds:
     room_s: float = 30.0  # that an attempt waits for room which nothing of ours will make
     host_s: float = 60.0  # that a prepared child stays which nobody wants any more
     result_bytes: int = 64 << 10
+    scratch_bytes: int = 1 << 30  # that one file may have, of author code and of its helpers

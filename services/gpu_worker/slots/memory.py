@@ -53,6 +53,12 @@ class ProcessMemory:
             limits = (self._base_bytes + slice_bytes, resource.RLIM_INFINITY)
             resource.prlimit(self._pid, resource.RLIMIT_DATA, limits)
 
+    def limit_files(self, file_bytes: int) -> None:
+        """Let the process write no file larger than this from now on."""
+        if SUPPORTED:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                resource.prlimit(self._pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
     def reset_peak(self) -> None:
         with contextlib.suppress(OSError):
             os.write(self._reset_fd, b"5")

@@ -98,6 +98,8 @@ class Resident:
         self.process.memory.reset_peak()
         self.process.send(encode_load(self.device.kind, self.device.index, slice_bytes, self._bounds.result_bytes))
         await first_of(self._ready, self.process.gone)
+        if self.is_ready:
+            self.process.memory.limit_files(self._bounds.scratch_bytes)  # not before: what load() fetches may be larger
         return self.is_ready
 
     def confine(self, slice_bytes: int) -> None:
