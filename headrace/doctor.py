@@ -23,7 +23,11 @@ from headrace.exits import Exit
 from headrace.output import Format, note, show_list
 from headrace.store_server import ensure, filesystem, release
 from headrace.store_server.binary import OLDEST
-from services.gpu_worker.devices import DeviceError, parse_devices
+from services.gpu_worker.device_locks import is_held, owner
+from services.gpu_worker.devices import DeviceError, DeviceSpec, parse_devices
+from services.gpu_worker.gpus.finding import Gpus
+from services.gpu_worker.gpus.rocm import DRIVER as AMD_DRIVER
+from services.gpu_worker.this_host import this_host
 
 Verdict = Literal["ok", "warning", "failed"]
 
@@ -31,6 +35,7 @@ LOW_DISK_BYTES = 2 * 1024**3
 FULL_DISK_BYTES = 200 * 1024**2
 CLOCK_SKEW_LIMIT_S = 1.0
 STORE_STOP_S = 10.0
+NVIDIA_DRIVER = Path("/dev/nvidiactl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +62,7 @@ def doctor(
         note(f"error: {fault}")
         raise typer.Exit(Exit.USAGE) from None
     directory = (data_dir or settings.data_dir).expanduser()
-    checks = [*_check_store(settings, directory), _check_devices(settings), *_check_disk(directory)]
+    checks = [*_check_store(settings, directory), *_check_devices(settings), *_check_disk(directory)]
     page = {"data": [asdict(check) for check in checks], "hasMore": False}
     show_list(page, ("check", "verdict", "detail"), output)
     if any(check.verdict == "failed" for check in checks):
@@ -152,15 +157,29 @@ def _check_disk(directory: Path) -> list[Check]:
     return [disk, *(Check("file system", "warning", text) for text in filesystem.warnings_for(existing))]
 
 
-def _check_devices(settings: Settings) -> Check:
-    wanted = settings.worker.devices or "cpu"
+def _check_devices(settings: Settings) -> list[Check]:
+    """What a worker would offer, who holds it, and why there is no GPU among it."""
+    host = this_host(Gpus(os.environ).found)
     try:
-        devices = parse_devices(wanted, _memory_bytes())
+        specs = parse_devices(settings.worker.devices, host.memory_bytes, host.found)
     except DeviceError as fault:
-        return Check("devices", "failed", f"HEADRACE_WORKER__DEVICES: {fault}")
-    sizes = [f"{device.kind} {device.bytes_total / 1024**3:.1f} GiB" for device in devices]
-    return Check("devices", "ok", ", ".join(sizes))
+        return [Check("devices", "failed", f"HEADRACE_WORKER__DEVICES: {fault}")]
+    offered = Check("devices", "ok", ", ".join(_device_text(spec) for spec in specs))
+    busy = [path for spec in specs if spec.gpu and (path := host.lock_dir / f"{spec.gpu.uuid}.lock") and is_held(path)]
+    held = [Check("gpu lock", "ok", f"{path.stem} is held by process {owner(path)}") for path in busy]
+    others = [gpu for gpu in host.found.gpus if gpu.uuid not in {spec.gpu.uuid for spec in specs if spec.gpu}]
+    left = [Check("gpu", "warning", f"{gpu.model} {gpu.uuid} is there, but not offered") for gpu in others]
+    return [offered, *held, *left, *(Check("gpu", _gravity(text), text) for text in host.found.why_not)]
 
 
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def _device_text(spec: DeviceSpec) -> str:
+    size = f"{spec.bytes_total / 1024**3:.1f} GiB"
+    if spec.gpu is None:
+        return f"{spec.kind} {size}"
+    return f"{spec.kind}:{spec.gpu.index} {spec.gpu.model} {size} {spec.gpu.uuid} (driver {spec.gpu.driver})"
+
+
+def _gravity(why_not: str) -> Verdict:
+    """A host without a driver is no fault; one with a driver that nobody can ask is."""
+    has_driver = NVIDIA_DRIVER.exists() if why_not.startswith("cuda") else AMD_DRIVER.exists()
+    return "warning" if has_driver else "ok"

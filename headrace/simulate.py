@@ -19,6 +19,7 @@ from headrace.exits import Exit
 from headrace.output import Format, note, show_list, show_one
 from headrace.recorded_events import BadInput, bytes_of, from_file, from_log, read_bound
 from services.gpu_worker.devices import DeviceError, parse_devices
+from services.gpu_worker.gpus.finding import Gpus
 from services.scheduler.simulate.changes import altered
 from services.scheduler.simulate.compared import Outcome, Setting, run
 from services.scheduler.simulate.fleet import Device
@@ -81,7 +82,11 @@ def _take(recorded: Recorded, entry: Entry, where: str) -> None:
 
 def _devices(text: str | None) -> tuple[Device, ...]:
     try:
-        return tuple(Device(bytes=spec.bytes_total) for spec in parse_devices(text, 0)) if text else ()
+        return (
+            tuple(Device(bytes=spec.bytes_total) for spec in parse_devices(text, 0, Gpus(os.environ).found))
+            if text
+            else ()
+        )
     except DeviceError as fault:
         raise BadInput(f"--devices: {fault}") from None
 

@@ -27,6 +27,10 @@ from headrace.stack.claim import AlreadyRunning, make_data_dir
 from headrace.stack.logs import StackLog
 from headrace.stack.plan import Wishes
 from headrace.stack.stack import Stack
+from services.gpu_worker.config import Host
+from services.gpu_worker.devices import DeviceError, divide, parse_devices
+from services.gpu_worker.gpus.finding import Gpus
+from services.gpu_worker.this_host import this_host
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -41,7 +45,11 @@ def up(
     ] = None,
     workers: Annotated[int, typer.Option(min=1, max=64, help="Worker supervisors on this host.")] = 1,
     devices: Annotated[
-        str | None, typer.Option(help="For each supervisor: cpu*2, sim:24GiB*4.", show_default="those found")
+        str | None,
+        typer.Option(
+            help="For each supervisor: cpu*2, sim:24GiB*4; GPUs (gpu, cuda:0) are divided among them.",
+            show_default="those found",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one line of JSON when ready.")] = False,
 ) -> None:
@@ -49,10 +57,21 @@ def up(
     try:
         settings = load_settings(os.environ)
         wishes = read_wishes(settings, port=port, data_dir=data_dir, pipelines=pipelines)
-        asyncio.run(_run(replace(wishes, workers=workers, devices=devices), settings, as_json))
+        each = divided(
+            settings.worker.devices if devices is None else devices, workers, this_host(Gpus(os.environ).found)
+        )
+        asyncio.run(_run(replace(wishes, workers=workers, devices=devices, devices_each=each), settings, as_json))
     except HeadraceError as fault:
         note(f"error: {fault}")
         raise typer.Exit(exit_for_fault(fault)) from None
+
+
+def divided(devices: str, workers: int, host: Host) -> tuple[str, ...] | None:
+    """Return what each of several workers is given; None where all get the same. Raises ConfigError."""
+    try:
+        return divide(parse_devices(devices, host.memory_bytes, host.found), workers) if workers > 1 else None
+    except DeviceError as fault:
+        raise ConfigError([f"--devices: {fault}"]) from None
 
 
 def read_wishes(settings: Settings, *, port: int | None, data_dir: Path | None, pipelines: Path | None) -> Wishes:

@@ -28,6 +28,7 @@ class Wishes:
     pipelines: Path
     workers: int = 1
     devices: str | None = None
+    devices_each: tuple[str, ...] | None = None  # of each worker: a GPU has one worker
 
 
 def service_environment(
@@ -56,12 +57,22 @@ def service_environment(
 
 
 def service_specs(
-    built: Sequence[str], workers: int, python: str, environment: Mapping[str, str]
+    built: Sequence[str],
+    workers: int,
+    python: str,
+    environment: Mapping[str, str],
+    devices_each: Sequence[str] | None = None,
 ) -> tuple[ServiceSpec, ...]:
-    """One entry per process, in the order of starting."""
+    """One entry per process, in the order of starting. `devices_each`: of each worker, where they differ."""
     counts = {"gpu_worker": workers}
+
+    def own(service: str, index: int) -> Mapping[str, str]:
+        if devices_each is None or service != "gpu_worker":
+            return environment
+        return {**environment, "HEADRACE_WORKER__DEVICES": devices_each[index]}
+
     return tuple(
-        ServiceSpec(service, _name(service, index), _command(python, service), environment)
+        ServiceSpec(service, _name(service, index), _command(python, service), own(service, index))
         for service in built
         for index in range(counts.get(service, 1))
     )

@@ -152,7 +152,8 @@ class Stack:
         built = [name for name in SERVICES if _is_built(name)]
         self._keeper.check()
         kept_fds = [services_fd, *([self.store.lock_fd] if self.store else [])]
-        for spec in plan.service_specs(built, self._wishes.workers, sys.executable, environment):
+        each = self._wishes.devices_each
+        for spec in plan.service_specs(built, self._wishes.workers, sys.executable, environment, each):
             self._children.append(self._start_service(spec, kept_fds))
         self._background = [asyncio.create_task(self._keep_echoing()), asyncio.create_task(self._keep_checking())]
 

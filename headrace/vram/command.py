@@ -28,7 +28,9 @@ from headrace.vram.measuring import AuditFailed, Measured, Plan, measure
 from headrace.vram.plot import NoPlot, draw
 from headrace.vram.telling import tell
 from services.gpu_worker.config import reserve_bytes
-from services.gpu_worker.devices import Device, DeviceError, claim_devices, parse_devices, release_devices
+from services.gpu_worker.devices import Device, DeviceError, claim_devices, parse_devices, release_devices, unheld
+from services.gpu_worker.gpus.facts import Found
+from services.gpu_worker.gpus.finding import Gpus
 from services.gpu_worker.machine import installed, machine_of
 from services.gpu_worker.this_host import this_host
 
@@ -81,7 +83,7 @@ def audit(
         place = _place(pipelines, with_profiles=False)
         spec = place.find(model)
         plan = _plan(spec, grid_ or [], repeat, prompt, input_ or [])
-        with _claimed(device or place.settings.worker.devices or "cpu") as held:
+        with _claimed(device or place.settings.worker.devices) as held:
             measured = asyncio.run(_measured(plan, held))
             profile = _profile(place, spec, held, plan, measured)
         more = _kept(place, spec, profile, plot=plot, publish=publish)
@@ -107,7 +109,7 @@ def show(
     with _failures():
         place = _place(pipelines, with_profiles=True)
         specs = list(place.registry) if model is None else [place.find(model)]
-        here = _specified(device or place.settings.worker.devices or "cpu")
+        here = _specified(device or place.settings.worker.devices)
         found = [(spec, profile) for spec in specs for profile in (spec.profile.profiles if spec.profile else ())]
         if not found:
             note(f"no profile of {model or 'any model'}; `headrace vram audit` measures one")
@@ -182,8 +184,8 @@ def _example(spec: ModelSpec) -> str | None:
 @contextmanager
 def _claimed(text: str) -> Iterator[Device]:
     """Hold the first device of the specification, as a worker would. Raises DeviceError."""
-    host = this_host()
-    devices = claim_devices(parse_devices(text, host.memory_bytes)[:1], host.name, host.lock_dir)
+    host = this_host(Gpus(os.environ).found)
+    devices = claim_devices(parse_devices(text, host.memory_bytes, host.found)[:1], host.name, host.lock_dir)
     try:
         yield devices[0]
     finally:
@@ -192,8 +194,8 @@ def _claimed(text: str) -> Iterator[Device]:
 
 def _specified(text: str) -> Device:
     """Return the device of the specification without holding it."""
-    first = parse_devices(text, this_host().memory_bytes)[0]
-    return Device(first.kind, first.kind, 0, first.bytes_total, lock_fd=-1, lock_inode=0)
+    host = this_host(Gpus(os.environ).found)
+    return unheld(parse_devices(text, host.memory_bytes, host.found)[0])
 
 
 async def _measured(plan: Plan, device: Device) -> Measured:
@@ -205,7 +207,7 @@ async def _measured(plan: Plan, device: Device) -> Measured:
     ):
         task = bar.add_task(f"{plan.spec.reference} on {device.kind}", total=len(plan.points))
         return await measure(
-            plan, device, this_host().cores, Path(folder), lambda done: bar.update(task, completed=done)
+            plan, device, this_host(Found()).cores, Path(folder), lambda done: bar.update(task, completed=done)
         )
 
 

@@ -18,6 +18,7 @@ from contracts.store import Store
 from contracts.telemetry import configure_logging
 from services.gpu_worker.config import WorkerConfig, worker_config
 from services.gpu_worker.devices import DeviceError
+from services.gpu_worker.gpus.finding import Gpus
 from services.gpu_worker.service import Supervisor
 from services.gpu_worker.this_host import this_host
 
@@ -25,20 +26,21 @@ from services.gpu_worker.this_host import this_host
 def main() -> int:
     try:
         settings = load_settings(os.environ)
-        config = worker_config(settings, this_host())
+        gpus = Gpus(os.environ)
+        config = worker_config(settings, this_host(gpus.found))
         models = load(settings.pipelines)
         refuse_two_runtimes()
         if not settings.redis.url:
             raise ConfigError(["HEADRACE_REDIS__URL: give the store's address; `headrace up` starts one by itself"])
         shelf = Shelf(open_objects(settings))
         configure_logging("gpu_worker", settings.log.level)
-        return uvloop.run(serve(settings.redis.url, config, models, shelf))
+        return uvloop.run(serve(settings.redis.url, config, models, shelf, gpus))
     except (ConfigError, DeviceError) as error:
         print(error, file=sys.stderr)
         return 2
 
 
-async def serve(url: str, config: WorkerConfig, models: ModelRegistry, shelf: Shelf) -> int:
+async def serve(url: str, config: WorkerConfig, models: ModelRegistry, shelf: Shelf, gpus: Gpus) -> int:
     """Run until SIGTERM or SIGINT; a second one ends the wait for running attempts."""
     stop, hurry = asyncio.Event(), asyncio.Event()
 
@@ -52,7 +54,7 @@ async def serve(url: str, config: WorkerConfig, models: ModelRegistry, shelf: Sh
     gc.set_threshold(20_000, 20, 50)
     store = Store(url)
     try:
-        settled = await Supervisor(store, config, models, os.environ, shelf).run(stop, hurry)
+        settled = await Supervisor(store, config, models, os.environ, shelf, gpus).run(stop, hurry)
     finally:
         await store.aclose()
     return 0 if settled else 1

@@ -9,6 +9,7 @@ from contracts.errors import ConfigError
 from contracts.retry import Backoff
 from contracts.settings import Settings, WorkerSettings
 from services.gpu_worker.devices import DeviceError, DeviceSpec, parse_devices
+from services.gpu_worker.gpus.facts import Found
 from services.gpu_worker.input_files import InputLimits
 from services.gpu_worker.slots.attempt import Bounds
 
@@ -23,6 +24,7 @@ class Host:
     cores: int
     pid: int
     lock_dir: Path  # one for all supervisors of the host
+    found: Found = Found()  # its GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def worker_config(settings: Settings, host: Host) -> WorkerConfig:
     """Read the worker's part of the settings. Raises ConfigError."""
     worker = settings.worker
     try:
-        devices = parse_devices(worker.devices or "cpu", host.memory_bytes)
+        devices = parse_devices(worker.devices, host.memory_bytes, host.found)
     except DeviceError as error:
         raise ConfigError([f"HEADRACE_WORKER__DEVICES: {error}"]) from None
     return WorkerConfig(

@@ -41,7 +41,7 @@ def machine_of(device: Device, spec: ModelSpec, base: Path, runtimes: Mapping[st
     return Machine(
         kind=kind_of(device),
         name=_name_of(device),
-        driver=getattr(device, "driver", ""),
+        driver=device.driver,
         runtimes=dict(runtimes),
         revision=revision_of(spec, base),
     )
@@ -53,7 +53,7 @@ def device_key(device: Device) -> str:
 
 
 def _name_of(device: Device) -> str:
-    return getattr(device, "model", "") or platform.machine()
+    return device.model or platform.machine()
 
 
 def kind_of(device: Device) -> str:

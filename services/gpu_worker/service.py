@@ -1,6 +1,7 @@
 """The supervisor: claims devices, opens the store, and lives one registration after another until it is stopped."""
 
 import asyncio
+import contextlib
 import os
 import random
 import shutil
@@ -19,8 +20,9 @@ from services.gpu_worker.artifacts import Intake
 from services.gpu_worker.bringing import Bringing
 from services.gpu_worker.config import WorkerConfig
 from services.gpu_worker.deck import Shop
-from services.gpu_worker.devices import Device, claim_devices, release_devices
+from services.gpu_worker.devices import Device, DevicesBusy, claim_devices, release_devices
 from services.gpu_worker.finish import Desk
+from services.gpu_worker.gpus.finding import Gpus
 from services.gpu_worker.input_files import InputFiles
 from services.gpu_worker.profile_watch import ProfileWatch, fits
 from services.gpu_worker.profiles import Profiles
@@ -32,6 +34,7 @@ from services.gpu_worker.takeover import take_over
 from services.gpu_worker.writer import GaveUp, until_answered
 
 USER_AGENT = "headrace"
+BUSY_POLL_S = 0.5  # a GPU that another supervisor has is looked at so often
 log = structlog.get_logger()
 
 
@@ -39,8 +42,10 @@ class Supervisor:
     """One per host and pool. `environ` is where children's few inherited variables come from."""
 
     def __init__(
-        self, store: Store, config: WorkerConfig, models: ModelRegistry, environ: Mapping[str, str], shelf: Shelf
-    ) -> None:
+        self, store: Store, config: WorkerConfig, models: ModelRegistry, environ: Mapping[str, str], shelf: Shelf,
+        gpus: Gpus | None = None,
+    ) -> None:  # fmt: skip
+        self._gpus = gpus  # whom to ask about them, if there are any
         self._store, self._config, self._models, self._environ, self._shelf = store, config, models, environ, shelf
         self.session: Session | None = None
         self._watch, self._profiles_told = ProfileWatch(), ""
@@ -48,7 +53,9 @@ class Supervisor:
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         """Work until `stop`; `hurry` ends the drain early. Returns whether all was settled. Raises DeviceError."""
         config = self._config
-        devices = await asyncio.to_thread(claim_devices, config.devices, config.host.name, config.host.lock_dir)
+        devices = await self._claim(stop)
+        if not devices:
+            return True
         self._sweep(devices)
         memories = [self._memory(device) for device in devices]
         slots = [Slot(memory) for memory in memories for _ in range(config.slots)]
@@ -59,6 +66,22 @@ class Supervisor:
         finally:
             await asyncio.gather(*(memory.close() for memory in memories))
             release_devices(devices)
+
+    async def _claim(self, stop: asyncio.Event) -> Sequence[Device]:
+        """Lock our devices; GPUs that another supervisor has are waited for until `stop`. Raises DeviceError."""
+        config, said = self._config, ""
+        while not stop.is_set():
+            try:
+                return await asyncio.to_thread(claim_devices, config.devices, config.host.name, config.host.lock_dir)
+            except DevicesBusy as busy:
+                if str(busy) != said:
+                    log.error(
+                        "gpu_busy", detail=str(busy), hint="one supervisor a GPU; this one takes no jobs until then"
+                    )
+                said = str(busy)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), BUSY_POLL_S)
+        return ()
 
     def _memory(self, device: Device) -> DeviceMemory:
         config = self._config

@@ -3,6 +3,7 @@
 Whoever got a device's lock knows that its former holder, and every child that inherited the lock, is dead. If the store
 names the same boot of the same host and the same lock file, that worker is told lost at once instead of after a lease.
 If only the name of the device is the same, the old worker may be alive elsewhere: wait until the scheduler gives it up.
+A GPU's name is its own all over the world: who registered it and still beats is using it, from another container say.
 """
 
 import asyncio
@@ -28,8 +29,11 @@ log = structlog.get_logger()
 async def take_over(
     store: Store, pool: str, host: Host, devices: Sequence[Device], patience_s: float, over: asyncio.Event
 ) -> None:
-    """Return when no other worker of the pool can be using these devices, or after `patience_s`. Raises GaveUp."""
-    ends_s = asyncio.get_running_loop().time() + patience_s
+    """Return when no other worker of the pool can be using these devices, or after `patience_s` if none is a GPU.
+
+    Raises GaveUp.
+    """
+    ends_s, told = asyncio.get_running_loop().time() + patience_s, False
     while True:
         workers = await until_answered(lambda: store.workers(pool), lambda: store.workers(pool), over)
         rivals = {worker_id: fields for worker_id, fields in workers.items() if uses(fields, devices)}
@@ -39,9 +43,12 @@ async def take_over(
         alive = [worker_id for worker_id, fields in rivals.items() if not is_dead(fields, host, devices)]
         if not alive or over.is_set():
             return
-        if asyncio.get_running_loop().time() > ends_s:
+        if asyncio.get_running_loop().time() > ends_s and not any(device.is_gpu for device in devices):
             log.warning("device_name_in_use", workers=alive)
             return
+        if any(device.is_gpu for device in devices) and not told:
+            log.error("gpu_busy", detail=f"{', '.join(alive)} of this pool has it and cannot be asked for its lock")
+            told = True
         await asyncio.sleep(POLL_S)
 
 

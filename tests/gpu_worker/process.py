@@ -38,6 +38,14 @@ class Process:
             self._process.kill()
         await self.ends()
 
+    async def line_with(self, text: str) -> str:
+        """Wait until it says so on stderr."""
+        assert self._process.stderr is not None
+        async with asyncio.timeout(PATIENCE_S):
+            while text not in (line := (await self._process.stderr.readline()).decode()):
+                assert line, f"it ended without {text}"
+        return line
+
     async def errors(self) -> str:
         _, errors = await asyncio.wait_for(self._process.communicate(), PATIENCE_S)
         return errors.decode()

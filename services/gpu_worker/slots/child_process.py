@@ -51,6 +51,8 @@ def child_environment(
     chosen = {
         "OMP_WAIT_POLICY": "PASSIVE",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",  # else changing sizes leave holes that nobody can use
+        "HF_HUB_OFFLINE": "1",  # a job must not wait for gigabytes, nor depend on somebody else's server
         **dict.fromkeys(names, str(threads)),
     }
     if limits_memory:

@@ -1,0 +1,1 @@
+"""Real GPUs: which there are, what their memory holds, how busy they are."""
