@@ -1,7 +1,7 @@
 """Objects in a directory: of this host, or one that all hosts share.
 
-Promises: what is put is on the disk (fsync) before its name appears; no link in an object's place is followed. Does not
-promise that a file survives the loss of its disk.
+Promises: what is put durably is on the disk (fsync) before its name appears; no link in an object's place is followed.
+Does not promise that a file survives the loss of its disk.
 """
 
 import errno
@@ -22,12 +22,14 @@ class LocalObjects:
     def __init__(self, root: Path) -> None:
         self._root = root
 
-    def put_file(self, key: str, source: Path | bytes, mime: str) -> None:
+    def put_file(self, key: str, source: Path | bytes, mime: str, durable: bool = True) -> None:
         target = self._root / key
         part = target.with_name(f".{target.name}{_PART}")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             _place(source, part)
+            if durable:
+                _sync(part)
             os.replace(part, target)
         except OSError as error:
             raise StoreAway(f"the directory of stored files cannot be written: {error.strerror}") from None
@@ -88,7 +90,7 @@ class _LocalContent:
 
 
 def _place(source: Path | bytes, part: Path) -> None:
-    """Bring the content to `part` and onto the disk; a file on the same file system is moved."""
+    """Bring the content to `part`; a file on the same file system is moved."""
     if isinstance(source, Path):
         try:
             os.replace(source, part)
@@ -98,6 +100,9 @@ def _place(source: Path | bytes, part: Path) -> None:
             shutil.copyfile(source, part)
     else:
         part.write_bytes(source)
+
+
+def _sync(part: Path) -> None:
     with part.open("rb") as file:
         os.fsync(file.fileno())
 

@@ -47,8 +47,11 @@ class Content(Protocol):
 class Objects(Protocol):
     """The five methods."""
 
-    def put_file(self, key: str, source: Path | bytes, mime: str) -> None:
-        """Store a file, which may be moved, or these bytes. Raises StoreAway."""
+    def put_file(self, key: str, source: Path | bytes, mime: str, durable: bool = True) -> None:
+        """Store a file, which may be moved, or these bytes; a power cut may take what is not `durable`.
+
+        Raises StoreAway.
+        """
 
     def get(self, key: str, start: int = 0, end: int | None = None) -> Content | None:
         """Open an object, or bytes `start` to `end` of it. Raises StoreAway."""

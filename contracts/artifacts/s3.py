@@ -44,7 +44,7 @@ class S3Objects:
             **options,
         )
 
-    def put_file(self, key: str, source: Path | bytes, mime: str) -> None:
+    def put_file(self, key: str, source: Path | bytes, mime: str, durable: bool = True) -> None:
         with _faults():
             obstore.put(
                 self._store,

@@ -24,7 +24,7 @@ class Shelf:
     def __init__(self, objects: Objects) -> None:
         self.objects = objects
 
-    def put(self, upload: Upload, source: Path) -> ArtifactRef:
+    def put(self, upload: Upload, source: Path, durable: bool = True) -> ArtifactRef:
         """Store a file, which may be moved. Raises StoreAway, or ValueError for an id that cannot be a key."""
         record_at = record_key(upload.pool, upload.job_id, upload.id)
         with source.open("rb") as file:
@@ -32,9 +32,12 @@ class Shelf:
             file.seek(0)
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         record = describe(upload, size_bytes, sha256)
-        self.objects.put_file(content_key(upload.pool, upload.job_id, record.stored_as), source, record.mime)
+        content_at = content_key(upload.pool, upload.job_id, record.stored_as)
+        self.objects.put_file(content_at, source, record.mime, durable)
         # last: a file without a record is not there yet
-        self.objects.put_file(record_at, record.model_dump_json(by_alias=True, exclude_none=True).encode(), _JSON)
+        self.objects.put_file(
+            record_at, record.model_dump_json(by_alias=True, exclude_none=True).encode(), _JSON, durable
+        )
         return ArtifactRef.model_validate(record.model_dump())
 
     def find(self, pool: str, artifact_id: str) -> ArtifactRecord | None:

@@ -53,7 +53,7 @@ class Intake:
             shutil.copyfile(candidates[0], taken)
         except FileNotFoundError:
             shutil.copyfile(candidates[1], taken)
-        stored = self._shelf.put(upload, taken)
+        stored = self._shelf.put(upload, taken, durable=False)
         taken.unlink(missing_ok=True)
         return stored
 

@@ -14,7 +14,7 @@ import os, sys, time
 print("loading", flush=True)
 
 def run(model, inputs, job):
-    print("hä " * inputs.get("words", 1), flush=True)
+    print("€ä " * inputs.get("words", 1), flush=True)
     while not os.path.exists(inputs["until"]):
         time.sleep(0.01)
     print("done", flush=True)
@@ -48,7 +48,7 @@ async def test_what_is_printed_is_shown_at_once_and_stored_at_the_end(store: Sto
         own.serve("echo", TALKER)
         job_id = await own.stage.admit("echo", until=str(tmp_path / "go"), words=8_000)
         await own.stage.offer(job_id, own.worker_id)
-        expected = "loading\n" + "hä " * 8_000 + "\n"
+        expected = "loading\n" + "€ä " * 8_000 + "\n"
         pieces = await shown(store, job_id, len(expected.encode()))
         for piece in pieces:
             piece.data.decode()  # none ends within a character
@@ -78,7 +78,7 @@ async def test_a_failure_leaves_its_traceback_and_silence_leaves_nothing(store: 
         await own.stage.saw("job.failed", job_id)
 
         text = (log_of(own, job_id) or b"").decode()
-        assert text.startswith("loading\nhä")
+        assert text.startswith("loading\n€ä")
         assert "ValueError: broken" in text
         assert log_of(own, silent) is None
         assert not (own.config.data_dir / "logs").exists()
