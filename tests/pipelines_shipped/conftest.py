@@ -22,6 +22,7 @@ class RecordedJob:
     """Writes down every call of author code; cancels at progress call number `cancel_at`."""
 
     cancel_at: int | None = None
+    cancelled: bool = False  # as the child sets it while author code runs; noticed at the next call
     progressed: list[tuple[int, int, str]] = field(default_factory=list)
     milestones: list[str] = field(default_factory=list)
     previews: list[tuple[int, bytes]] = field(default_factory=list)
@@ -29,7 +30,7 @@ class RecordedJob:
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def progress(self, done: int, total: int, phase: str) -> None:
-        if len(self.progressed) == self.cancel_at:
+        if self.cancelled or len(self.progressed) == self.cancel_at:
             raise Cancelled
         self.progressed.append((done, total, phase))
 
