@@ -39,7 +39,7 @@ class Children:
         self._free_bytes = free_bytes
         self._loop = asyncio.get_running_loop()
         self._residents: dict[int, Resident] = {}  # by their ids in the ledger
-        self._changed = asyncio.Event()
+        self._changed, self._waiting = asyncio.Event(), 0
         self._tasks: set[asyncio.Task[object]] = set()
 
     def __getitem__(self, number: int) -> Resident:
@@ -116,15 +116,19 @@ class Children:
 
     def tell(self) -> None:
         """Wake those who wait for a change."""
-        self._changed.set()
-        self._changed = asyncio.Event()
+        if self._waiting:
+            self._changed.set()
+            self._changed = asyncio.Event()
 
     async def change(self, within_s: float | None = None) -> bool:
         """Wait for any change of the books; False if there was none in time."""
+        self._waiting += 1
         try:
             await asyncio.wait_for(self._changed.wait(), within_s)
         except TimeoutError:
             return False
+        finally:
+            self._waiting -= 1
         return True
 
     def spawn(self, work: Coroutine[object, object, T]) -> "asyncio.Task[T]":

@@ -86,7 +86,7 @@ class DeviceMemory:
 
     def at_once(self, slot: Hashable, want: Want) -> Resident | None:
         """Return the resident that runs the pass if it is there, idle, and takes nothing from who waits."""
-        if self._is_short or self.ledger.idle(want.model) is None:
+        if self._is_short:
             return None
         decision = self.ledger.decide(want, self._loop.time())
         if not isinstance(decision, Use) or decision.evict:
@@ -137,7 +137,8 @@ class DeviceMemory:
             if holding.id in self._doomed:
                 self._doomed.discard(holding.id)
                 self.children.spawn(self.children.evict([holding]))
-            self._watch_expiry()
+            if holding.model.keep_warm_s is not None:
+                self._watch_expiry()
         self.children.tell()
 
     def expect(self, slot: Hashable, wants: Sequence[Want]) -> None:

@@ -136,12 +136,14 @@ class Ledger:
 
     def idle(self, model: ModelSpec) -> Holding | None:
         """Return the resident that can run the model at once, the last used if there are several."""
-        found = [each for each in self.holdings.values() if each.stage is Stage.IDLE and each.model == model]
+        found = [each for each in self.holdings.values() if each.stage is Stage.IDLE and is_same(each.model, model)]
         return max(found, key=lambda each: each.idle_since_s) if len(found) > 1 else found[0] if found else None
 
     def decide(self, want: Want, now_s: float) -> Decision:
         """Say how the pass comes by its model; nothing changes."""
         own = None if want.alone else self.idle(want.model)
+        if own is not None and 0 < want.bytes <= own.bytes + self.free_bytes:  # as between two jobs of a model
+            return Use(own.id, max(want.bytes, own.bytes))
         most_bytes = self.total_bytes - self.reserve_bytes - self._pinned_beside(want.model)
         if want.bytes > most_bytes:
             return TooLarge(f"{want.model.reference} needs {mib(want.bytes)}, {self._said_to_be(most_bytes)}")
@@ -257,6 +259,11 @@ class Ledger:
         """Return when the next one's time to stay is over, infinity if none's."""
         times = (each.keeps_until_s() for each in self.holdings.values() if each.is_evictable)
         return min(times, default=float("inf"))
+
+
+def is_same(one: ModelSpec, other: ModelSpec) -> bool:
+    """Whether they can share a child. Mostly they are one object, and comparing all fields takes time between jobs."""
+    return one is other or one == other
 
 
 def mib(size_bytes: int) -> str:

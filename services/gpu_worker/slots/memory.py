@@ -15,8 +15,7 @@ from typing import NamedTuple
 
 SUPPORTED = sys.platform == "linux"
 _FIGURE = re.compile(rb"(VmRSS|VmData):\s+(\d+) kB")
-_PEAK = re.compile(rb"VmHWM:\s+(\d+) kB")
-_DATA = re.compile(rb"VmData:\s+(\d+) kB")
+_PEAK_AND_DATA = re.compile(rb"VmHWM:\s+(\d+) kB.*?VmData:\s+(\d+) kB", re.DOTALL)  # in one go, between two jobs
 
 
 class Measured(NamedTuple):
@@ -65,12 +64,11 @@ class ProcessMemory:
 
     def measure(self) -> Measured:
         """Return what it has and the most it had since `reset_peak`, None where it cannot be known."""
-        status = self._status()
-        peak, data = _PEAK.search(status), _DATA.search(status)
-        return Measured(
-            None if data is None or not self._base_bytes else max(0, (int(data[1]) << 10) - self._base_bytes),
-            None if peak is None else max(0, (int(peak[1]) << 10) - self._resident_bytes),
-        )
+        found = _PEAK_AND_DATA.search(self._status())
+        if found is None:
+            return Measured(None, None)
+        used_bytes = max(0, (int(found[2]) << 10) - self._base_bytes) if self._base_bytes else None
+        return Measured(used_bytes, max(0, (int(found[1]) << 10) - self._resident_bytes))
 
     def close(self) -> None:
         for fd in (self._status_fd, self._reset_fd):

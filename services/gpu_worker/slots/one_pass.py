@@ -40,6 +40,8 @@ class Pass:
 
     def budget_bytes(self, most_bytes: int) -> int:
         """Return what it needs of the device, never more than the device has; 0: not measured."""
+        if len(self.members) == 1:
+            return self.first.budget_bytes
         budgets = [member.attempt.budget_bytes for member in self.members.values()]
         return min(sum(budgets), max(most_bytes, *budgets)) if all(budgets) else 0
 

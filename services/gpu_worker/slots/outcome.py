@@ -7,7 +7,7 @@ attempt's.
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -81,8 +81,8 @@ def classify(
     if stop is Stop.FENCED:
         return Outcome(Verdict.FENCED)
     if isinstance(last, Done):
-        done = Outcome(Verdict.COMPLETED, result=last.result, run_ms=last.run_ms)
-        return replace(done, dropped_milestones=last.dropped_milestones)
+        dropped = last.dropped_milestones
+        return Outcome(Verdict.COMPLETED, result=last.result, run_ms=last.run_ms, dropped_milestones=dropped)
     if stop is not None:
         return _stopped(stop, last, exit_status)
     if last is not None:

@@ -165,7 +165,8 @@ class Slot:
             self._quarantine.clear()
 
     def _want(self, run: Pass) -> Want:
-        return Want(run.first.model, run.budget_bytes(self.memory.ledger.room_bytes), run.first.alone)
+        most_bytes = self.memory.ledger.room_bytes if len(run.members) > 1 else 0
+        return Want(run.first.model, run.budget_bytes(most_bytes), run.first.alone)
 
     def _stop_pass(self, run: Pass, reason: Stop) -> None:
         """Begin to end all that runs."""
