@@ -15,9 +15,11 @@ from typing import BinaryIO
 
 from contracts.artifacts import Shelf, Upload, record_key
 from contracts.events import ArtifactRef
+from contracts.threads import Threads
 
 OUT_FOLDER = ".out"  # as in child/job.py
 _CHUNK_BYTES = 1 << 20
+THREADS = 32  # a store that hangs holds these and nothing else of the worker
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -30,9 +32,18 @@ class Intake:
 
     def __init__(self, shelf: Shelf, folder: Path) -> None:
         self._shelf, self._folder = shelf, folder
+        self._threads = Threads(THREADS, "files")
+
+    async def store(self, scratch: Path, file: str, upload: Upload, limit_bytes: int) -> ArtifactRef:
+        """Store one file. Raises ArtifactRejected, or OSError when the store cannot take it now: repeat."""
+        return await self._threads.run(self.put, scratch, file, upload, limit_bytes)
+
+    async def store_copy(self, candidates: Sequence[Path], upload: Upload) -> ArtifactRef:
+        """Store a copy of the first of these files of ours that is there. Raises OSError."""
+        return await self._threads.run(self.copy, candidates, upload)
 
     def put(self, scratch: Path, file: str, upload: Upload, limit_bytes: int) -> ArtifactRef:
-        """Store one file; blocking. Raises ArtifactRejected, or OSError when the store cannot take it now: repeat."""
+        """As `store`; blocking."""
         try:
             record_key(upload.pool, upload.job_id, upload.id)  # checks that they are names and nothing else
         except ValueError as error:
@@ -46,7 +57,7 @@ class Intake:
         return stored
 
     def copy(self, candidates: Sequence[Path], upload: Upload) -> ArtifactRef:
-        """Store a copy of the first of these files of ours that is there. Raises OSError."""
+        """As `store_copy`; blocking."""
         self._folder.mkdir(parents=True, exist_ok=True)
         taken = self._folder / upload.id
         try:

@@ -27,6 +27,7 @@ from services.gpu_worker.slots.outcome import Outcome, Verdict
 from services.gpu_worker.writer import until_answered
 
 UPLOAD_TRIES = 4
+LOG_S = 5.0  # a store that hangs delays the end of an attempt by no more
 PARTIAL_S = 10.0  # for the files of a cancelled attempt
 UPLOAD_BACKOFF = Backoff(base_ms=200, cap_ms=5_000)
 KEPT_LOGS = 200
@@ -90,7 +91,8 @@ async def _keep_log(desk: Desk, running: Running) -> None:
     if not (running.log_at.exists() or running.log_path.exists()):
         return
     try:
-        await asyncio.to_thread(desk.intake.copy, (running.log_at, running.log_path), running.log_upload())
+        async with asyncio.timeout(LOG_S):
+            await desk.intake.store_copy((running.log_at, running.log_path), running.log_upload())
         running.is_log_stored = True
         await running.live_log.say_stored()
     except OSError as error:
@@ -172,7 +174,7 @@ async def _keep_partial(desk: Desk, running: Running) -> tuple[tuple[ev.Artifact
             for index, file in enumerate(running.files):
                 begun_ms = running.elapsed_ms
                 upload = running.upload(index, file)
-                put = asyncio.to_thread(desk.intake.put, running.scratch, file.file, upload, left_bytes)
+                put = desk.intake.store(running.scratch, file.file, upload, left_bytes)
                 try:
                     reference = await put
                 except ArtifactRejected as error:
@@ -193,7 +195,7 @@ async def _upload(
     upload, begun_ms = running.upload(index, file), running.elapsed_ms
     for number in range(1, UPLOAD_TRIES + 1):
         try:
-            reference = await asyncio.to_thread(desk.intake.put, running.scratch, file.file, upload, limit_bytes)
+            reference = await desk.intake.store(running.scratch, file.file, upload, limit_bytes)
             return reference, running.elapsed_ms - begun_ms
         except OSError as error:
             log.warning("artifact_not_stored", job=upload.job_id, number=number, detail=error.strerror)

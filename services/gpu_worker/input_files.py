@@ -21,10 +21,12 @@ from contracts.file_inputs import ARTIFACTS, FileInput, is_wanted
 from contracts.outbound.fetch import Bounds, Fetcher, Refused, Unreachable
 from contracts.picture_header import HEADER_BYTES, Picture, read_picture
 from contracts.retry import Backoff
+from contracts.threads import Threads
 from contracts.webhook_target import AllowPrivate
 
 IN_FOLDER = ".in"
 COPY_TRIES = 3
+THREADS = 32
 BACKOFF = Backoff(base_ms=200, cap_ms=2_000)
 log = structlog.get_logger()
 
@@ -64,6 +66,7 @@ class InputFiles:
 
     def __init__(self, shelf: Shelf, fetcher: Fetcher, limits: InputLimits) -> None:
         self._shelf, self._fetcher, self._limits = shelf, fetcher, limits
+        self._threads = Threads(THREADS, "input-files")
 
     async def bring(self, wanted: Wanted, files: Mapping[str, FileInput], scratch: Path) -> dict[str, Any]:
         """Return the fields with a path in the place of each file. Raises InputFault."""
@@ -133,7 +136,7 @@ class InputFiles:
     async def _patiently(self, pointer: str, artifact_id: str, wanted: Wanted, target: Path, room: "_Room") -> str:
         for number in range(1, COPY_TRIES + 1):
             try:
-                return await asyncio.to_thread(self._copy, pointer, artifact_id, wanted, target, room)
+                return await self._threads.run(self._copy, pointer, artifact_id, wanted, target, room)
             except StoreAway as error:
                 log.warning("input_not_copied", artifact=artifact_id, number=number, detail=error.strerror)
             await asyncio.sleep(BACKOFF.delay_ms(number, random.random()) / 1000)

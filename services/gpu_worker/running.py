@@ -166,7 +166,7 @@ class Running:
     async def _store_preview(self, frame: Preview) -> ev.ArtifactRef:
         file = ArtifactFile(frame.job, frame.fence, frame.name, frame.file, "preview", "preview", None, None)
         upload = replace(self.upload(0, file), id=preview_id(self.right.job_id))
-        return await asyncio.to_thread(self._intake.put, self.scratch, frame.file, upload, LIMIT_BYTES)
+        return await self._intake.store(self.scratch, frame.file, upload, LIMIT_BYTES)
 
 
 def budget_of(offer: Offer, spec: ModelSpec) -> int:

@@ -4,9 +4,7 @@ Promises: a foreign file is found as little as one that is not there; a store th
 else of the process.
 """
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
@@ -14,6 +12,7 @@ import structlog
 
 from contracts.artifacts import ArtifactRecord, Content, Shelf, StoreAway
 from contracts.telemetry import Logger
+from contracts.threads import Threads
 from services.ingest.edge.problems import Problem
 
 THREADS = 32
@@ -42,7 +41,7 @@ class Files:
     def __init__(self, shelf: Shelf, pool_of: Callable[[str], str | None]) -> None:
         self.shelf = shelf
         self._pool_of = pool_of
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="files")
+        self._threads = Threads(THREADS, "files")
 
     async def find(self, artifact_id: str, tenant_id: str | None) -> Found | None:
         """Return a file of this tenant (None: whoever's it is), expired or not. Raises Problem."""
@@ -55,17 +54,13 @@ class Files:
         return Found(pool, record)
 
     async def open(self, found: Found, start: int = 0, end: int | None = None) -> Content | None:
-        """Open the content, or a part of it; close it in `ask`, too. Raises Problem."""
+        """Open the content, or a part of it. Raises Problem."""
         return await self.ask(self.shelf.open, found.pool, found.record, start, end)
 
     async def ask(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a blocking call of the store. Raises Problem `files_unavailable`."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*args, **kwargs))
+            return await self._threads.run(call, *args, **kwargs)
         except StoreAway as error:
             log.warning("files_unavailable", detail=error.strerror)
             raise Problem("files_unavailable") from None
-
-    def close(self) -> None:
-        """Let the threads go; calls under way are not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -70,7 +70,7 @@ async def read_stored(files: Files, found: Found, place: Place) -> Printed | Non
         data = await files.ask(content.read) if place.offset < content.size_bytes else b""
         is_last = place.offset + len(data) >= content.size_bytes
     finally:
-        await files.ask(content.close)
+        content.close()
     return Printed(place.fence, place.offset, data if is_last else whole_characters(data)) if data else None
 
 

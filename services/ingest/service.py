@@ -140,7 +140,6 @@ class IngestService:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.context.asker.aclose()
         await self.context.store.aclose()
-        self.context.files.close()
         log.info("ingest_stopped")
 
     def _make_app(self) -> web.Application:

@@ -1,6 +1,7 @@
 """Worker and ingest on an S3-compatible store: results go there, callers are sent there, credentials stay at home."""
 
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from contracts.artifacts import Shelf
 from contracts.signed_url import sign_path
 from contracts.store import Store
 from tests.artifacts import stores
-from tests.gpu_worker.stage import POOL, staff
+from tests.gpu_worker.process import start
+from tests.gpu_worker.stage import POOL, Stage, staff
 from tests.ingest.api import running_api, settings_for
 
 pytestmark = stores.NEEDS_S3
@@ -83,3 +85,52 @@ async def test_a_bucket_that_is_not_there_fails_the_attempt_and_not_the_worker(
         assert isinstance(failed, ev.JobAttemptFailed)
         assert (failed.error.code, failed.error.retryable) == ("artifact_upload_failed", True)
         assert "no-such-bucket" not in str(await own.stage.results(job_id))
+
+
+async def test_a_workers_credentials_are_in_no_child_log_event_or_file_of_it(
+    store: Store, store_url: str, s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a real process: what it was started with reaches neither its children nor anything it writes."""
+    stores.credentials(monkeypatch.setenv)
+    chosen = stores.s3_settings(s3_endpoint)
+    (tmp_path / "own.py").write_text(AUTHOR)
+    (tmp_path / "any.json").write_text('{"type": "object"}')
+    (tmp_path / "pipelines.toml").write_text('[models.echo]\nentry = "own.py"\ninputs = "any.json"\nvram_mib = 64\n')
+    settings = {f"artifacts__{name}": str(value) for name, value in chosen.items()}
+    settings["pipelines"] = str(tmp_path / "pipelines.toml")
+    secrets = {name: os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    stage = Stage(store)
+    await stage.lead()
+    async with await start(store_url, tmp_path, listen=True, variables=secrets, **settings) as process:
+        registered = await stage.saw("worker.registered")
+        assert isinstance(registered, ev.WorkerRegistered)
+        job_id = await stage.admit("echo")
+        await stage.offer(job_id, registered.worker_id)
+        await stage.saw("job.completed", job_id)
+        children = [pid for pid in os.listdir("/proc") if pid.isdigit() and parent_of(pid) == process.pid]
+        assert children
+        seen = [environment_of(pid) for pid in children]
+        process.send(signal.SIGTERM)
+        seen.append(await process.errors())
+    shelf = Shelf(stores.open_s3(chosen))
+    kept = [each.key for each in shelf.objects.list("")]
+    assert any(key.endswith("_log.log") for key in kept)
+    for key in kept:
+        content = shelf.objects.get(key)
+        assert content is not None
+        with content:
+            seen.append(b"".join(iter(content.read, b"")).decode())
+    seen.append(str(await store.client.xrange(f"hr:{{{POOL}}}:log")) + str(await stage.results(job_id)))
+    for text in seen:
+        assert stores.SECRET not in text
+
+
+def environment_of(pid: str) -> str:
+    return Path("/proc", pid, "environ").read_bytes().decode()
+
+
+def parent_of(pid: str) -> int:
+    try:
+        return int(Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0

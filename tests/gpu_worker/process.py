@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -69,16 +69,20 @@ def environment(url: str, folder: Path, **settings: str) -> dict[str, str]:
 
 
 async def start(
-    url: str, folder: Path, *, listen: bool = False, packages: Path | None = None, **settings: str
-) -> Process:
-    """Start one; with `listen` its stderr is kept for `errors`, `packages` are found before the installed ones."""
+    url: str, folder: Path, *, listen: bool = False, packages: Path | None = None,
+    variables: Mapping[str, str] | None = None, **settings: str,
+) -> Process:  # fmt: skip
+    """Start one; with `listen` its stderr is kept for `errors`, `packages` are found before the installed ones.
+
+    `variables` are in its environment as they are.
+    """
     path = {"PYTHONPATH": str(packages)} if packages else {}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "services.gpu_worker",
         cwd=ROOT,
-        env=environment(url, folder, **settings) | path,
+        env=environment(url, folder, **settings) | path | dict(variables or {}),
         stderr=asyncio.subprocess.PIPE if listen else None,
     )
     return Process(process)

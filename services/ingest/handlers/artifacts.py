@@ -60,7 +60,7 @@ class ArtifactHandler:
         try:
             return await self._send(request, found, content)
         finally:
-            await files.ask(content.close)
+            content.close()
 
     async def _tenant_allowed(self, request: web.Request) -> str | None:
         """Return the tenant whose files the request may read; None when its signature opens this one path."""
@@ -114,7 +114,7 @@ class ArtifactHandler:
         except Problem:
             raise ConnectionError("the file could not be read to its end") from None
         finally:
-            await files.ask(part.close)
+            part.close()
 
 
 def _part(request: web.Request, tag: str, size: int) -> ByteRange | None:
