@@ -21,6 +21,7 @@ from contracts.model_spec import ModelSpec
 from contracts.models import load
 from services.gpu_worker.devices import Device
 from services.gpu_worker.residency.device_memory import DeviceMemory
+from services.gpu_worker.residency.ledger import Want
 from services.gpu_worker.slots.attempt import Attempt, Bounds, Loaded
 from services.gpu_worker.slots.child_process import child_environment
 from services.gpu_worker.slots.frames import Telemetry
@@ -99,7 +100,7 @@ class Swaps:
         running = asyncio.create_task(self.run(self.a, run_s))
         while self._slot.state != "busy":  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
-        self._slot.expect([(self.b, (DEVICE_MIB - 32) * MIB)])
+        self._slot.expect([Want(self.b, (DEVICE_MIB - 32) * MIB)])
         await running
         return await self.run(self.b, 0.1)
 

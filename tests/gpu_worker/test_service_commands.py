@@ -38,6 +38,9 @@ async def test_a_model_is_loaded_before_a_job_asks_for_it_and_evicted(store: Sto
     async with staff(store, tmp_path, devices="sim:128MiB") as own:
         await own.stage.command(own.worker_id, "load_model", model="echo")
         await told_models(own, "echo@1")
+        spec = own.models.find("echo")
+        assert spec is not None
+        await eventually(lambda: own.lanes[0].slot.memory.is_warm(spec), "it is loaded")
         job_id = await own.stage.admit("echo")
         await own.stage.offer(job_id, own.worker_id)
         await own.stage.saw("job.completed", job_id)
