@@ -54,7 +54,7 @@ async def finish(desk: Desk, running: Running, outcome: Outcome) -> None:
     await running.previews.close()
     await running.live_log.stop()
     if outcome.verdict is not Verdict.FENCED:
-        await _keep_log(desk, running)
+        await _keep_log(desk, running, outcome)
         await _settle(desk, running, outcome)
     if profiled is not None:
         await desk.profiles.tell(profiled, desk.over)
@@ -86,8 +86,10 @@ async def _settle(desk: Desk, running: Running, outcome: Outcome) -> None:
     log.info("attempt_settled", job=job_id, fence=fence, verdict=outcome.verdict, code=outcome.code, word=word)
 
 
-async def _keep_log(desk: Desk, running: Running) -> None:
+async def _keep_log(desk: Desk, running: Running, outcome: Outcome) -> None:
     """Store what was printed, before the event that ends the attempt; a store that is away costs the log only."""
+    if outcome.log_bytes == 0 and not running.right.offer.batch:  # what a batch printed may not be counted yet
+        return
     if not (running.log_at.exists() or running.log_path.exists()):
         return
     try:
