@@ -15,6 +15,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from contracts.artifacts import INCOMING, StoreAway, open_objects
 from contracts.errors import ConfigError, HeadraceError
 from contracts.settings import Settings, load_settings
 from contracts.store.clients import as_store_error, check_url, command_client
@@ -53,7 +54,7 @@ def doctor(
     ] = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Check store, persistence, eviction, devices, disk and clock; exit code 1 when a check failed."""
+    """Check store, persistence, eviction, files, devices, disk and clock; exit code 1 when a check failed."""
     try:
         settings = load_settings(os.environ)
         if settings.redis.url:
@@ -62,7 +63,9 @@ def doctor(
         note(f"error: {fault}")
         raise typer.Exit(Exit.USAGE) from None
     directory = (data_dir or settings.data_dir).expanduser()
-    checks = [*_check_store(settings, directory), *_check_devices(settings), *_check_disk(directory)]
+    checks = [
+        *_check_store(settings, directory), *_check_files(settings), *_check_devices(settings), *_check_disk(directory),
+    ]  # fmt: skip
     page = {"data": [asdict(check) for check in checks], "hasMore": False}
     show_list(page, ("check", "verdict", "detail"), output)
     if any(check.verdict == "failed" for check in checks):
@@ -155,6 +158,27 @@ def _check_disk(directory: Path) -> list[Check]:
     existing = next(folder for folder in (directory.absolute(), *directory.absolute().parents) if folder.exists())
     disk = judge_disk(shutil.disk_usage(existing).free, existing)
     return [disk, *(Check("file system", "warning", text) for text in filesystem.warnings_for(existing))]
+
+
+def _check_files(settings: Settings) -> list[Check]:
+    """Whether a file can be stored, read, listed and removed; the default place is a matter of the disk."""
+    if not settings.artifacts.url:
+        return []
+    key = f"{INCOMING}doctor-{os.getpid()}"
+    try:
+        objects = open_objects(settings)
+        objects.put_file(key, b"headrace", "text/plain")
+        content = objects.get(key)
+        listed = [each.key for each in objects.list(INCOMING)]
+        objects.delete(key)
+    except ConfigError as fault:
+        return [Check("files", "failed", str(fault))]
+    except StoreAway as fault:
+        return [Check("files", "failed", str(fault.strerror))]
+    if content is None or key not in listed:
+        return [Check("files", "failed", "what was stored a moment ago is not there")]
+    content.close()
+    return [Check("files", "ok", "stored, read, listed and removed one")]
 
 
 def _check_devices(settings: Settings) -> list[Check]:

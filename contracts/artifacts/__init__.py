@@ -6,10 +6,10 @@ both hold: a file under an id of ours and a record beside it. Blocking throughou
 
 from contracts.artifacts.objects import Content, Objects, StoreAway, Stored
 from contracts.artifacts.opening import open_objects
-from contracts.artifacts.records import ArtifactRecord, Upload, ending_of, mime_of, record_key
+from contracts.artifacts.records import INCOMING, ArtifactRecord, Upload, ending_of, mime_of, record_key
 from contracts.artifacts.shelf import Shelf
 
 __all__ = [
-    "ArtifactRecord", "Content", "Objects", "Shelf", "StoreAway", "Stored", "Upload", "ending_of", "mime_of",
-    "open_objects", "record_key",
+    "INCOMING", "ArtifactRecord", "Content", "Objects", "Shelf", "StoreAway", "Stored", "Upload", "ending_of",
+    "mime_of", "open_objects", "record_key",
 ]  # fmt: skip

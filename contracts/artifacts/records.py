@@ -15,6 +15,7 @@ _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _SAFE_ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}")
 _STORED_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,159}")
 _RECORD = ".json"
+INCOMING = "_incoming/"  # what is on its way in; no pool can be called so
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 import structlog
 from pydantic import ValidationError
 
-from contracts.artifacts import ArtifactRecord, Objects, Shelf, Upload
+from contracts.artifacts import INCOMING, ArtifactRecord, Objects, Shelf, Upload
 from contracts.events.root import Part
 from contracts.file_inputs import is_wanted
 from contracts.ids import job_of
@@ -21,7 +21,6 @@ from contracts.picture_header import HEADER_BYTES, read_picture
 from contracts.telemetry import Logger
 from services.ingest.edge.problems import Fault, Problem
 
-INCOMING = "_incoming/"  # no pool can be called so
 _JSON = "application/json"
 _KINDS = ("image", "video", "audio")
 log: Logger = structlog.get_logger(service="ingest")

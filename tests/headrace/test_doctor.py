@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import redis
 
-from headrace.doctor import STORE_STOP_S, judge_clock, judge_disk, judge_persistence, judge_version
+from contracts.settings import Settings
+from headrace.doctor import STORE_STOP_S, _check_files, judge_clock, judge_disk, judge_persistence, judge_version
 from headrace.store_server import ensure, release
 from tests.servers import Server
 
@@ -80,6 +81,18 @@ def test_a_store_that_does_not_answer_is_one_failed_check(tmp_path: Path) -> Non
 
     assert exit_code == 1
     assert rows["store"]["verdict"] == "failed"
+
+
+def test_a_place_for_files_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    well = _check_files(Settings.model_validate({"artifacts": {"url": str(tmp_path / "store")}}))
+    broken = _check_files(Settings.model_validate({"artifacts": {"url": str(tmp_path / "file")}}))
+    unknown = _check_files(Settings.model_validate({"artifacts": {"url": "ftp://user:secret@host/x"}}))
+
+    assert [check.verdict for check in (*well, *broken, *unknown)] == ["ok", "failed", "failed"]
+    assert "secret" not in str(unknown)
+    assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
+    assert _check_files(Settings()) == []
 
 
 def test_devices_that_cannot_be_read_fail_the_check(tmp_path: Path) -> None:
