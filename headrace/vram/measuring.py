@@ -1,8 +1,8 @@
 """Run the points of a grid in a real child, the worker's own, and note the peaks.
 
 Promises: a fresh child; one run before the first that counts (libraries allocate for good in it), and again after
-running out of memory; the highest of several runs of a point counts. What else a run does (files, previews) is thrown
-away.
+running out of memory; the highest of several runs of a point counts; each point was seen to run in the slice that a job
+of it may be given. What else a run does (files, previews) is thrown away.
 """
 
 import os
@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from contracts.model_spec import ModelSpec
-from contracts.profiles import Point
+from contracts.profile_fit import WORST_ERROR
+from contracts.profiles import Point, reserved
 from headrace.vram.grid import Number, is_hopeless
 from services.gpu_worker.devices import Device
 from services.gpu_worker.machine import in_use, installed
@@ -25,6 +26,7 @@ from services.gpu_worker.slots.watchdog import Limits
 
 OUT_OF_MEMORY = frozenset({"out_of_memory", "host_out_of_memory"})
 LOG_TAIL_BYTES = 2_000
+SLICE_TRIES = 6  # each a tenth larger than the one before
 
 
 class AuditFailed(Exception):
@@ -92,26 +94,43 @@ class _Runs:
     async def point(self, point: Mapping[str, Number]) -> Point:
         """Measure one point."""
         peak_bytes, run_ms = 0, 0.0
-        if not self._is_warm and (await self._run(self._plan.points[0])).verdict is Verdict.COMPLETED:
-            self._is_warm = True
         for _ in range(self._plan.repeat):
-            outcome = await self._run(point)
+            outcome = await self._run_warm(point, self._device.bytes_total)
             if outcome.verdict is not Verdict.COMPLETED:
-                await self.memory.empty()  # what is left in a child that failed is in fragments
-                self._is_warm = False
                 return Point(inputs=dict(point))
             if outcome.peak_bytes is None:
                 raise AuditFailed(f"the peak of a process cannot be read on this system ({self._device.kind})")
             peak_bytes, run_ms = max(peak_bytes, outcome.peak_bytes), max(run_ms, outcome.run_ms)
+        peak_bytes = await self._enough(point, peak_bytes)
         return Point(inputs=dict(point), peak_bytes=peak_bytes, run_ms=round(run_ms))
 
-    async def _run(self, point: Mapping[str, Number]) -> Outcome:
+    async def _enough(self, point: Mapping[str, Number], peak_bytes: int) -> int:
+        """Return a peak whose slice is large enough: what was asked for and given back untouched is in no figure."""
+        for _ in range(SLICE_TRIES):
+            least_bytes = reserved(int(peak_bytes * (1 - WORST_ERROR)))  # where the line runs below the point
+            if (await self._run_warm(point, least_bytes)).verdict is Verdict.COMPLETED:
+                break
+            peak_bytes = peak_bytes * 11 // 10
+        return min(peak_bytes, self._device.bytes_total)
+
+    async def _run_warm(self, point: Mapping[str, Number], slice_bytes: int) -> Outcome:
+        """Run a point in a child that has run before."""
+        if not self._is_warm:
+            first = await self._run(self._plan.points[0], self._device.bytes_total)
+            self._is_warm = first.verdict is Verdict.COMPLETED
+        outcome = await self._run(point, slice_bytes)
+        if outcome.verdict is not Verdict.COMPLETED:
+            await self.memory.empty()  # what is left in a child that failed is in fragments
+            self._is_warm = False
+        return outcome
+
+    async def _run(self, point: Mapping[str, Number], slice_bytes: int) -> Outcome:
         self._begun += 1
         scratch = self._folder / str(self._begun)
         scratch.mkdir()
         spec, log = self._plan.spec, scratch.with_suffix(".log")
         attempt = Attempt(
-            f"audit-{self._begun}", 1, spec, {**self._plan.inputs, **point}, self._device.bytes_total, scratch, log,
+            f"audit-{self._begun}", 1, spec, {**self._plan.inputs, **point}, slice_bytes, scratch, log,
             Limits(spec.timeout_s, spec.silence_s),
         )  # fmt: skip
         outcome = await self.slot.run(attempt, _Nobody())

@@ -31,6 +31,7 @@ class Seen:
     inputs: Mapping[str, object]
     peak_bytes: int
     device: Device
+    room_bytes: int  # that a job may have there
     is_fresh: bool
     after_oom: bool = False  # it ran out of memory before, and this was with a device for itself
 
@@ -39,7 +40,8 @@ class ProfileWatch:
     """What this supervisor knows and has told; it forgets with its process, and may tell once more after that."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str], dict[str, int]] = {}  # device and model -> bucket -> highest peak
+        # device and model -> bucket -> the highest peak and the most bytes that were told
+        self._told: dict[tuple[str, str], dict[str, tuple[int, int]]] = {}
         self._left: dict[tuple[str, str], int] = {}  # device and model -> what its jobs may have left in the child
 
     def saw(self, seen: Seen) -> ev.ModelProfiled | None:
@@ -52,16 +54,20 @@ class ProfileWatch:
         key = bucket or "" if bucket in told or len(told) < MOST_BUCKETS else _OTHERS
         expected = [expect(profile, seen.inputs)[0] for profile in measured]
         is_new = not measured and key not in told
-        known_bytes = max(told.get(key, 0), left_bytes, *expected)
+        told_peak_bytes, told_bytes = told.get(key, (0, 0))
+        known_bytes = max(told_peak_bytes, left_bytes, *expected)
         if not seen.after_oom and not is_new and seen.peak_bytes * 100 <= known_bytes * (100 + DRIFT_PERCENT):
             return None
-        told[key] = seen.peak_bytes
         context_bytes = max((profile.context_bytes for profile in measured), default=0)
         source: ev.ProfileSource = "oom" if seen.after_oom else "provisional" if is_new else "drift"
-        needed_bytes = raised(seen.peak_bytes) if seen.after_oom else reserved(seen.peak_bytes)
+        more_bytes = raised(seen.peak_bytes) if seen.after_oom else reserved(seen.peak_bytes)
+        needed_bytes = min(seen.room_bytes, context_bytes + more_bytes)
+        told[key] = max(told_peak_bytes, seen.peak_bytes), max(told_bytes, needed_bytes)
+        if needed_bytes <= told_bytes:  # jobs that were created before run out of memory, too
+            return None
         return ev.ModelProfiled(
             model=spec.reference, bucket=bucket, source=source, device=device, peak_bytes=seen.peak_bytes,
-            bytes=min(seen.device.bytes_total, context_bytes + needed_bytes),
+            bytes=needed_bytes,
         )  # fmt: skip
 
     def _after(self, seen: Seen) -> int:

@@ -101,7 +101,7 @@ class Supervisor:
             await self._open(stop)
             await take_over(self._store, config.pool, config.host, devices, 3 * config.lease_s, stop)
             while True:
-                shop = self._shop(devices, [slot.device for slot in slots])
+                shop = self._shop(devices, [slot.memory for slot in slots])
                 self.session = Session(self._store, config, slots, shop)
                 ending = await self.session.run(stop, hurry)
                 if ending is Ending.DRAINED:
@@ -120,7 +120,7 @@ class Supervisor:
 
         await until_answered(call, call, stop)
 
-    def _shop(self, devices: Sequence[Device], of_slots: Sequence[Device]) -> Shop:
+    def _shop(self, devices: Sequence[Device], of_slots: Sequence[DeviceMemory]) -> Shop:
         """Make what the lanes of the next registration share, under a new worker id."""
         config, data_dir = self._config, self._config.data_dir
         worker_id = mint_worker_id(int(time.time() * 1000), random.getrandbits(80))

@@ -115,6 +115,7 @@ class Session:
             devices.append(
                 memory.device.describe()
                 | {
+                    "bytesUsable": memory.ledger.total_bytes - memory.ledger.reserve_bytes,
                     "bytesReserved": sum(lane.bytes_reserved for lane in told),
                     "slots": [lane.slot for lane in told],
                     "models": memory.children.describe(),

@@ -31,7 +31,7 @@ def profiled(spec: ModelSpec, peak_bytes: int, **machine: Any) -> ModelSpec:
 
 
 def saw(watch: ProfileWatch, spec: ModelSpec, peak_bytes: int, *, is_fresh: bool = True, **inputs: Any) -> Any:
-    event = watch.saw(Seen(spec, inputs, peak_bytes, DEVICE, is_fresh))
+    event = watch.saw(Seen(spec, inputs, peak_bytes, DEVICE, DEVICE.bytes_total, is_fresh))
     return None if event is None else (event.source, event.bucket, event.bytes)
 
 

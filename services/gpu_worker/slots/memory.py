@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 SUPPORTED = sys.platform == "linux"
 _FIGURE = re.compile(rb"(VmRSS|VmData):\s+(\d+) kB")
-_PEAK_AND_DATA = re.compile(rb"VmHWM:\s+(\d+) kB.*?VmData:\s+(\d+) kB", re.DOTALL)  # in one go, between two jobs
+# in one go, between two jobs
+_MEASURED = re.compile(rb"VmHWM:\s+(\d+) kB.*?VmRSS:\s+(\d+) kB.*?VmData:\s+(\d+) kB", re.DOTALL)
 
 
 class Measured(NamedTuple):
@@ -63,12 +64,18 @@ class ProcessMemory:
             os.write(self._reset_fd, b"5")
 
     def measure(self) -> Measured:
-        """Return what it has and the most it had since `reset_peak`, None where it cannot be known."""
-        found = _PEAK_AND_DATA.search(self._status())
-        if found is None:
+        """Return what it has and the most it had since `reset_peak`, None where it cannot be known.
+
+        The kernel keeps the peak of what was touched, its limit counts what was asked for, too (the stacks of threads):
+        what is untouched now is added to the peak, so that whoever is given the peak as a slice can run in it.
+        """
+        found = _MEASURED.search(self._status())
+        if found is None or not self._base_bytes:
             return Measured(None, None)
-        used_bytes = max(0, (int(found[2]) << 10) - self._base_bytes) if self._base_bytes else None
-        return Measured(used_bytes, max(0, (int(found[1]) << 10) - self._resident_bytes))
+        peak_bytes, touched_bytes, used_bytes = (int(figure) << 10 for figure in found.groups())
+        used_bytes = max(0, used_bytes - self._base_bytes)
+        untouched_bytes = max(0, used_bytes - (touched_bytes - self._resident_bytes))
+        return Measured(used_bytes, max(0, peak_bytes - self._resident_bytes) + untouched_bytes)
 
     def close(self) -> None:
         for fd in (self._status_fd, self._reset_fd):

@@ -112,16 +112,17 @@ class Capacity:
 
 
 def largest_device(text: str | None) -> int | None:
-    """Return the size of the largest device a worker's hash describes; None when it describes none.
+    """Return what jobs may use of the largest device a worker's hash describes; None when it describes none.
 
-    >>> largest_device('[{"bytesTotal": 5}, {"bytesTotal": 7}]'), largest_device('[]')
-    (7, None)
+    >>> largest_device('[{"bytesTotal": 5}, {"bytesTotal": 7, "bytesUsable": 6}]'), largest_device('[]')
+    (6, None)
     """
     try:
         devices = orjson.loads(text or "[]")
     except orjson.JSONDecodeError:
         return None
-    sizes = [each.get("bytesTotal") for each in devices if isinstance(each, dict)] if isinstance(devices, list) else []
+    described = [each for each in devices if isinstance(each, dict)] if isinstance(devices, list) else []
+    sizes = [each.get("bytesUsable", each.get("bytesTotal")) for each in described]
     return max((size or ANYTHING for size in sizes if isinstance(size, int)), default=None)
 
 
