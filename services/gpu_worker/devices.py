@@ -12,11 +12,12 @@ import platform
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from services.gpu_worker.device_locks import lock, owner
 from services.gpu_worker.gpus.facts import Found, Gpu, is_named
+from services.gpu_worker.gpus.gauge import Driver, Gauge
 
 GPU_KINDS = ("cuda", "rocm")
 _TERM = re.compile(r"(?P<kind>[a-z]+)(?::(?P<what>[^*,]+))?(?:\*(?P<count>\d+))?")
@@ -60,6 +61,7 @@ class Device:
     model: str = ""
     driver: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)  # of its children; a model has no say in these
+    gauge: Gauge | None = None  # of a GPU
 
     @property
     def is_gpu(self) -> bool:
@@ -153,8 +155,10 @@ def _parse_size(text: str) -> int:
     return size_bytes
 
 
-def claim_devices(specs: Sequence[DeviceSpec], host: str, lock_dir: Path) -> tuple[Device, ...]:
-    """Lock what `specs` ask for and name the devices. Raises DeviceError, DevicesBusy.
+def claim_devices(
+    specs: Sequence[DeviceSpec], host: str, lock_dir: Path, driver: Driver | None = None
+) -> tuple[Device, ...]:
+    """Lock what `specs` ask for and name the devices; `driver` tells of GPUs. Raises DeviceError, DevicesBusy.
 
     Of GPUs that nobody named those are left out that others hold, unless nothing is left then.
     """
@@ -165,7 +169,8 @@ def claim_devices(specs: Sequence[DeviceSpec], host: str, lock_dir: Path) -> tup
     kinds = sorted({spec.kind for spec in specs if spec.gpu is None})
     locks = {kind: _lowest_free(f"{kind}-{host}", lock_dir) for kind in kinds}
     others = list(_number_devices([spec for spec in specs if spec.gpu is None], locks, host))
-    return (*gpus, *others)
+    gauged = (replace(gpu, gauge=Gauge(driver, gpu.name)) if driver is not None else gpu for gpu in gpus)
+    return (*gauged, *others)
 
 
 def unheld(spec: DeviceSpec) -> Device:

@@ -109,9 +109,10 @@ async def rig(
     kind: str = "cpu",
     environment: Environment = environment,
     device_mib: int = 1024,
+    device: Device | None = None,
     **more: Any,
 ) -> AsyncIterator[Rig]:
-    device = Device(f"{kind}-test-0-0", kind, 0, device_mib << 20, lock_fd=-1, lock_inode=0)
+    device = device or Device(f"{kind}-test-0-0", kind, 0, device_mib << 20, lock_fd=-1, lock_inode=0)
     memory = DeviceMemory(device, bounds, environment, **more)
     try:
         yield Rig(folder, Slot(memory))

@@ -44,7 +44,7 @@ def wire(frame: dict[str, Any]) -> bytes:
 def test_the_parent_understands_each_golden_frame(name: str) -> None:
     frame = frames.decode(json.dumps(GOLDEN["from_child"][name]).encode())
     named = {"artifact": "ArtifactFile", "failed_in_batch": "Failed", "failed_lost": "Failed"}.get(name) or "".join(
-        part.title() for part in name.removesuffix("_out_of_memory").split("_")
+        part.title() for part in name.removesuffix("_out_of_memory").removesuffix("_gpu").split("_")
     )
     assert type(frame).__name__ == named
     for field in frame.__slots__:
@@ -61,6 +61,8 @@ def test_the_parent_writes_the_golden_frames() -> None:
             [(one["job"], one["fence"], one["inputs"], one["dir"]) for one in golden["run_batch"]["members"]]
         ),
         "cancel": frames.encode_cancel("job_1", 2),
+        "load_gpu": frames.encode_load("cuda", 0, 8 << 30, 65536, 512 << 20),
+        "slice": frames.encode_slice(4 << 30, 300 << 20),
         "close": frames.encode_close(),
     }
     for name, bytes_ in written.items():

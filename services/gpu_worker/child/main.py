@@ -40,6 +40,7 @@ def load_file(name: str, path: str) -> Any:
 
 
 author = load_file("headrace_job", os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.py"))
+Device = author.load_beside("device").Device
 
 
 class Channel:
@@ -102,13 +103,6 @@ class Cancels:
                 job.cancelled = job.cancelled or job._key == key
 
 
-class Device:
-    """What author code sees as `device`: its kind (`cpu`, `sim`), its index and the bytes it may use."""
-
-    def __init__(self, kind: str, index: int, bytes: int) -> None:
-        self.kind, self.index, self.bytes = kind, index, bytes
-
-
 def die_with_group() -> None:
     """End this process and the author's helpers: nobody is left to use what they compute."""
     if os.getpgrp() == os.getpid():
@@ -139,7 +133,7 @@ def beat(channel: Channel) -> None:
 
 
 def start(channel: Channel, path: str) -> Any:
-    """Import, prepare, wait for the device, load; return module, model, result limit. Or one frame and exit 3."""
+    """Import, prepare, wait for the device, load; return module, model, device, result limit. Or one frame, exit 3."""
     try:
         begun = time.monotonic()
         sys.path.insert(0, os.path.dirname(path))
@@ -150,13 +144,14 @@ def start(channel: Channel, path: str) -> Any:
         channel.send({"ev": "prepared", "ms": elapsed_ms(begun)})
         order = channel.receive()
         device = Device(**order["device"])
+        device.grant()
         begun = time.monotonic()
         model = module.load(device, prepared) if hasattr(module, "load") else None
     except BaseException as error:
         channel.send({**author.died_of(error, "model_load_failed"), "ev": "load_failed"})
         os._exit(3)
-    channel.send({"ev": "ready", "ms": elapsed_ms(begun)})
-    return module, model, order["result_bytes"]
+    channel.send(with_allocator({"ev": "ready", "ms": elapsed_ms(begun)}, device))
+    return module, model, device, order["result_bytes"]
 
 
 def elapsed_ms(begun_s: float) -> float:
@@ -171,9 +166,19 @@ def release_memory() -> None:
         torch.cuda.empty_cache()
 
 
+def with_allocator(frame: Any, device: Any) -> Any:
+    """Tell what torch holds of the device at the end of a pass, if anything."""
+    try:
+        told = device.end_pass(failed=frame["ev"] in ("failed", "cancelled"))
+    except Exception as error:  # the device is gone: the next pass will say so
+        print(f"the allocator cannot be asked: {error}", flush=True)
+        told = None
+    return frame if told is None else {**frame, "allocator": told}
+
+
 def serve(channel: Channel, cancels: Cancels, path: str) -> None:
     """Answer `run` and `run_batch` frames one after another until `close`."""
-    module, model, result_bytes = start(channel, path)
+    module, model, device, result_bytes = start(channel, path)
     home, pid = os.getcwd(), os.getpid()
     while True:
         frame = channel.receive()
@@ -181,8 +186,12 @@ def serve(channel: Channel, cancels: Cancels, path: str) -> None:
             if hasattr(module, "close"):
                 module.close(model)
             return
+        if frame["op"] == "slice":
+            device.resize(frame["bytes"], frame["context_bytes"])
+            continue
+        device.begin_pass()
         if frame["op"] == "run_batch":
-            ends = run_batch(channel, cancels, module, model, frame["members"], result_bytes, pid)
+            ends = run_batch(channel, cancels, module, model, device, frame["members"], result_bytes, pid)
         else:
             job = author.Job(frame, channel.send)
             cancels.watch((job,))
@@ -191,7 +200,8 @@ def serve(channel: Channel, cancels: Cancels, path: str) -> None:
             end = author.attempt(module.run, model, job, result_bytes)
             if os.getpid() != pid:  # a fork made by author code came back from run()
                 os._exit(0)
-            job._end(end, time.perf_counter() - begun)
+            run_s = time.perf_counter() - begun
+            job._end(with_allocator(end, device), run_s)
             ends = [end]
         os.chdir(home)
         if any(end["ev"] != "done" for end in ends):
@@ -199,7 +209,7 @@ def serve(channel: Channel, cancels: Cancels, path: str) -> None:
 
 
 def run_batch(
-    channel: Channel, cancels: Cancels, module: Any, model: Any, members: Any, result_bytes: int, pid: int
+    channel: Channel, cancels: Cancels, module: Any, model: Any, device: Any, members: Any, result_bytes: int, pid: int
 ) -> Any:
     """Answer a `run_batch` frame: an end frame for each member, then `batch_over`."""
     jobs: Any = []
@@ -217,7 +227,7 @@ def run_batch(
     for job, end in told:
         if not job._over:
             job._end(end, run_s)
-    channel.send({"ev": "batch_over", **first, "run_ms": round(run_s * 1000, 3)})
+    channel.send(with_allocator({"ev": "batch_over", **first, "run_ms": round(run_s * 1000, 3)}, device))
     return ends
 
 

@@ -37,6 +37,7 @@ class ChildSpec:
     interpreter: str
     environment: Mapping[str, str]
     inherited_fds: tuple[int, ...] = ()  # the device's lock
+    memory: Callable[[int], ProcessMemory] = ProcessMemory  # how its memory is limited and measured
 
 
 def child_environment(
@@ -72,8 +73,9 @@ class ChildProcess(asyncio.Protocol):
         lifeline_fd: int,
         on_frame: Callable[[Frame], None],
         on_violation: Callable[[ProtocolError], None],
+        memory: Callable[[int], ProcessMemory] = ProcessMemory,
     ) -> None:
-        self.pid, self.log, self.memory = process.pid, log, ProcessMemory(process.pid)
+        self.pid, self.log, self.memory = process.pid, log, memory(process.pid)
         self._process, self._lifeline_fd = process, lifeline_fd
         self._control, self._cancels = control, cancels
         self._on_frame, self._on_violation = on_frame, on_violation
@@ -167,7 +169,9 @@ def spawn(
         os.close(lifeline[0])
         os.close(log[1])
     cancels[0].setblocking(False)
-    return ChildProcess(process, ChildLog(log[0]), control[0], cancels[0], lifeline[1], on_frame, on_violation)
+    return ChildProcess(
+        process, ChildLog(log[0]), control[0], cancels[0], lifeline[1], on_frame, on_violation, spec.memory
+    )
 
 
 def _popen(

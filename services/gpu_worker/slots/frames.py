@@ -19,8 +19,10 @@ FRAME_LIMIT_BYTES = 1 << 20
 RESULT_LIMIT_BYTES = FRAME_LIMIT_BYTES - (64 << 10)
 _FILE_NAME = re.compile(r"\d{4,8}")
 _FIGURES = frozenset({"requested", "free", "reserved"})
+_ALLOCATOR = frozenset({"reserved", "allocated", "peak"})
 _MOST_BYTES = 1 << 62
 Memory: TypeAlias = Mapping[str, int]  # bytes requested, free, reserved, as far as the error's text says so
+Allocator: TypeAlias = Mapping[str, int]  # of torch on a GPU: bytes reserved, allocated, and reserved at most
 T = TypeVar("T")
 
 
@@ -40,6 +42,7 @@ class Ready:
     """load() is over: the model is resident and the child waits for `run`."""
 
     ms: float
+    allocator: Allocator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ class Done:
     result: Mapping[str, Any] | None
     run_ms: float
     dropped_milestones: int
+    allocator: Allocator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,7 @@ class Cancelled:
     job: str
     fence: int
     run_ms: float
+    allocator: Allocator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,7 @@ class Failed:
     alone: bool | None = None  # the pass failed, not this member of it: it is to be tried again, alone
     memory: Memory | None = None  # out_of_memory only
     lost: bool | None = None  # no call to the device works in this process any more
+    allocator: Allocator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,7 @@ class BatchOver:
     job: str
     fence: int
     run_ms: float
+    allocator: Allocator | None = None
 
 
 End: TypeAlias = Done | Cancelled | Failed
@@ -184,8 +191,10 @@ def encode(frame: Mapping[str, Any]) -> bytes:
     return HEADER.pack(len(body)) + body
 
 
-def encode_load(kind: str, index: int, budget_bytes: int, result_bytes: int) -> bytes:
+def encode_load(kind: str, index: int, budget_bytes: int, result_bytes: int, context_bytes: int | None = None) -> bytes:
+    """Return the frame that gives a child its device. `context_bytes`: of a GPU, what a process takes by itself."""
     device = {"kind": kind, "index": index, "bytes": budget_bytes}
+    device |= {} if context_bytes is None else {"context_bytes": context_bytes}
     return encode({"op": "load", "device": device, "result_bytes": min(result_bytes, RESULT_LIMIT_BYTES)})
 
 
@@ -197,6 +206,11 @@ def encode_run_batch(members: Iterable[tuple[str, int, Mapping[str, Any], str]])
     """Return the frame that runs several attempts in one pass: job, fence, inputs, scratch directory of each."""
     orders = [{"job": job, "fence": fence, "dir": scratch, "inputs": inputs} for job, fence, inputs, scratch in members]
     return encode({"op": "run_batch", "members": orders})
+
+
+def encode_slice(slice_bytes: int, context_bytes: int) -> bytes:
+    """Return the frame that gives a child another slice of its GPU."""
+    return encode({"op": "slice", "bytes": slice_bytes, "context_bytes": context_bytes})
 
 
 def encode_cancel(job: str, fence: int) -> bytes:
@@ -251,12 +265,16 @@ def _artifact(fields: Mapping[str, Any]) -> ArtifactFile:
     return ArtifactFile(*_key(fields), _take(fields, "name", str), _file(fields), *labels, *sides)
 
 
-def _memory(fields: Mapping[str, Any]) -> Memory | None:
-    figures = _maybe(fields, "memory", dict)
+def _memory(fields: Mapping[str, Any], field: str = "memory", known: frozenset[str] = _FIGURES) -> Memory | None:
+    figures = _maybe(fields, field, dict)
     for name, size in (figures or {}).items():
-        if name not in _FIGURES or type(size) is not int or not 0 <= size <= _MOST_BYTES:
+        if name not in known or type(size) is not int or not 0 <= size <= _MOST_BYTES:
             raise ProtocolError(f"figure {str(name)[:40]!r} of {fields['ev']}")
     return figures
+
+
+def _allocator(fields: Mapping[str, Any]) -> Allocator | None:
+    return _memory(fields, "allocator", _ALLOCATOR)
 
 
 def _load_failed(fields: Mapping[str, Any]) -> LoadFailed:
@@ -270,12 +288,13 @@ def _failed(fields: Mapping[str, Any]) -> Failed:
     after_s, resource = _number(fields, "retry_after_s"), _maybe(fields, "resource", str)
     run_ms, retryable = _number(fields, "run_ms") or 0, _take(fields, "retryable", bool)
     alone, lost = _maybe(fields, "alone", bool), _maybe(fields, "lost", bool)
-    return Failed(job, fence, code, message, retryable, run_ms, after_s, resource, alone, _memory(fields), lost)
+    memory, allocator = _memory(fields), _allocator(fields)
+    return Failed(job, fence, code, message, retryable, run_ms, after_s, resource, alone, memory, lost, allocator)
 
 
 _PARSERS: dict[str, Callable[[Mapping[str, Any]], Frame]] = {
     "prepared": lambda f: Prepared(_number(f, "ms") or 0),
-    "ready": lambda f: Ready(_number(f, "ms") or 0),
+    "ready": lambda f: Ready(_number(f, "ms") or 0, _allocator(f)),
     "load_failed": _load_failed,
     "heartbeat": lambda f: Heartbeat(),
     "progress": _progress,
@@ -287,8 +306,9 @@ _PARSERS: dict[str, Callable[[Mapping[str, Any]], Frame]] = {
         _maybe(f, "result", dict),
         _number(f, "run_ms") or 0,
         _maybe(f, "dropped_milestones", int) or 0,
+        _allocator(f),
     ),
-    "cancelled": lambda f: Cancelled(*_key(f), _number(f, "run_ms") or 0),
+    "cancelled": lambda f: Cancelled(*_key(f), _number(f, "run_ms") or 0, _allocator(f)),
     "failed": _failed,
-    "batch_over": lambda f: BatchOver(*_key(f), _number(f, "run_ms") or 0),
+    "batch_over": lambda f: BatchOver(*_key(f), _number(f, "run_ms") or 0, _allocator(f)),
 }

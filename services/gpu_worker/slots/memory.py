@@ -10,6 +10,7 @@ import os
 import re
 import resource
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,15 +60,21 @@ class ProcessMemory:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 resource.prlimit(self._pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
+    def sample(self) -> None:
+        """The kernel keeps the peak."""
+
     def reset_peak(self) -> None:
         with contextlib.suppress(OSError):
             os.write(self._reset_fd, b"5")
 
-    def measure(self) -> Measured:
+    def measure(self, allocator: Mapping[str, int] | None = None) -> Measured:
         """Return what it has and the most it had since `reset_peak`, None where it cannot be known.
 
         The kernel keeps the peak of what was touched, its limit counts what was asked for, too (the stacks of threads):
         what is untouched now is added to the peak, so that whoever is given the peak as a slice can run in it.
+
+        Args:
+            allocator: what the child tells of its own; the kernel knows better here.
         """
         found = _MEASURED.search(self._status())
         if found is None or not self._base_bytes:

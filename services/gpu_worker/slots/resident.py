@@ -8,6 +8,7 @@ process that even SIGKILL cannot end: that one is `stuck`, and its memory nobody
 import asyncio
 import signal
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from contracts.model_spec import ModelSpec
@@ -26,8 +27,10 @@ from services.gpu_worker.slots.frames import (
     Telemetry,
     encode_close,
     encode_load,
+    encode_slice,
 )
-from services.gpu_worker.slots.memory import oom_kills
+from services.gpu_worker.slots.gpu_memory import GpuMemory
+from services.gpu_worker.slots.memory import ProcessMemory, oom_kills
 
 Environment = Callable[[Mapping[str, str]], dict[str, str]]
 
@@ -58,6 +61,7 @@ class Resident:
         self.user: User | None = None
         self.load_failed: LoadFailed | None = None
         self.slice_bytes = 0  # what it may have of the device now
+        self._told = (0, 0)  # slice and context, as the child knows them
         self.evicted: list[str] = []  # models that left to make room for this one
         self.heard_s = 0.0  # loop time of its last frame: a metric
         self.oom_kills = oom_kills()  # on this host, before it began
@@ -67,7 +71,8 @@ class Resident:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         lock = (device.lock_fd,) if device.lock_fd >= 0 else ()
         own = environment({**model.env, **device.environment})
-        spec = ChildSpec(model.entry, model.interpreter, own, lock)
+        memory = partial(GpuMemory, gauge=device.gauge) if device.is_gpu else ProcessMemory
+        spec = ChildSpec(model.entry, model.interpreter, own, lock, memory)
         self.process: ChildProcess = spawn(spec, self._hear, self._on_violation)
         self.process.gone.add_done_callback(lambda gone: self._end(gone.result()))
         self._connected = asyncio.ensure_future(self.process.connect())
@@ -97,7 +102,9 @@ class Resident:
         self.process.memory.arm()
         self.confine(slice_bytes)
         self.process.memory.reset_peak()
-        self.process.send(encode_load(self.device.kind, self.device.index, slice_bytes, self._bounds.result_bytes))
+        memory, result_bytes = self.process.memory, self._bounds.result_bytes
+        context_bytes = memory.context_bytes if isinstance(memory, GpuMemory) else None
+        self.process.send(encode_load(self.device.kind, self.device.index, slice_bytes, result_bytes, context_bytes))
         await first_of(self._ready, self.process.gone)
         if self.is_ready:
             self.process.memory.limit_files(self._bounds.scratch_bytes)  # not before: what load() fetches may be larger
@@ -105,8 +112,12 @@ class Resident:
 
     def confine(self, slice_bytes: int) -> None:
         """Let it have so much of the device from now on."""
-        self.slice_bytes = slice_bytes
-        self.process.memory.limit(slice_bytes)
+        self.slice_bytes, memory = slice_bytes, self.process.memory
+        memory.limit(slice_bytes)
+        if isinstance(memory, GpuMemory) and self._told != (now := (slice_bytes, memory.context_bytes)):
+            self._told = now
+            if self._ready.done():  # before, `load` tells
+                self.process.send(encode_slice(*now))
 
     def signal(self, number: signal.Signals) -> None:
         """Signal the process group; it is not used again."""
@@ -135,6 +146,7 @@ class Resident:
             case Prepared():
                 _settle(self._prepared)
             case Ready():
+                self.process.memory.measure(frame.allocator)  # what a process takes by itself is known from here on
                 _settle(self._ready)
             case LoadFailed():  # its exit follows
                 self.load_failed = frame

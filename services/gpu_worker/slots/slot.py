@@ -331,7 +331,7 @@ class Slot:
             run.lost = run.lost or frame.lost is True
             run.ran_out = run.ran_out or frame.code == OUT_OF_MEMORY
         if not run.in_batch:
-            run.measured = run.resident.process.memory.measure()
+            run.measured = run.resident.process.memory.measure(frame.allocator)
             run.resident.process.log.end()
         self._resolve(run, member, frame)
         if not run.in_batch:
@@ -340,6 +340,7 @@ class Slot:
     def _on_batch_over(self, frame: BatchOver) -> None:
         run = self._run
         if run is not None and run.resident is not None and run.in_batch and (frame.job, frame.fence) in run.members:
+            run.measured = run.resident.process.memory.measure(frame.allocator)
             run.resident.process.log.end()
             run.end()
 
