@@ -71,6 +71,7 @@ class Backlog:
     work_ms: int = 0  # their device time, as far as estimates know
     oldest_ms: int = 0  # how long the oldest of them has waited
     desired_workers: int = 0
+    longest_ms: int = 0  # how long the attempt that has run longest has been running
     idle_ms: Mapping[str, int] = field(default_factory=dict)  # slot time that was idle while jobs waited, by reason
 
 

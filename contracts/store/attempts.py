@@ -36,9 +36,13 @@ class Offer:
 
 
 def read_offer(data: bytes) -> Offer:
-    """Read the `d` of an offer in a work stream."""
+    """Read the `d` of an offer in a work stream; fields of a newer scheduler are left out.
+
+    Raises ValueError, KeyError or TypeError for what is no offer.
+    """
     raw = orjson.loads(data)
-    return Offer(**{**raw, "webhook_events": tuple(raw["webhook_events"])})
+    known = {name: raw[name] for name in raw if name in Offer.__slots__}
+    return Offer(**{**known, "webhook_events": tuple(known["webhook_events"])})
 
 
 @dataclass(slots=True)

@@ -129,6 +129,9 @@ def _backlog_metrics(backlogs: Mapping[str, Backlog]) -> Iterable[Metric]:
     oldest = GaugeMetricFamily(
         "headrace_queue_oldest_seconds", "How long the oldest waiting job waits.", labels=("pool",)
     )
+    longest = GaugeMetricFamily(
+        "headrace_running_longest_seconds", "How long the attempt that runs longest has run.", labels=("pool",)
+    )
     jobs = GaugeMetricFamily("headrace_queue_backlog_jobs", "Jobs that could run if there were room.", labels=("pool",))
     work = GaugeMetricFamily("headrace_queue_backlog_seconds", "Device time of those jobs.", labels=("pool",))
     idle = CounterMetricFamily(
@@ -138,8 +141,9 @@ def _backlog_metrics(backlogs: Mapping[str, Backlog]) -> Iterable[Metric]:
     )
     for pool, told in backlogs.items():
         oldest.add_metric((pool,), told.oldest_ms / 1000)
+        longest.add_metric((pool,), told.longest_ms / 1000)
         jobs.add_metric((pool,), told.jobs)
         work.add_metric((pool,), told.work_ms / 1000)
         for reason, ms in told.idle_ms.items():
             idle.add_metric((pool, reason), ms / 1000)
-    yield from (oldest, jobs, work, idle)
+    yield from (oldest, longest, jobs, work, idle)

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import os
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -75,17 +75,17 @@ class Stage:
         assert admitted.word is Word.APPLIED
         return job_id
 
-    async def offer(self, job_id: str, worker_id: str, slot: int = 0) -> Word:
-        """Offer a job as it is now; REFUSED if the deck is not empty."""
-        return (await self.offer_batch([job_id], worker_id, slot, ""))[0]
+    async def offer(self, job_id: str, worker_id: str, slot: int = 0, **more: object) -> Word:
+        """Offer a job as it is now; REFUSED if the deck is not empty. `more` are fields of a newer version."""
+        return (await self._decide(await self._assign(job_id, worker_id, slot, "", more)))[0]
 
     async def offer_batch(
         self, job_ids: Sequence[str], worker_id: str, slot: int = 0, batch: str = "1-0"
     ) -> list[Word]:
         """Offer jobs for one pass, as one turn does."""
-        return await self._decide(*[await self._assign(job_id, worker_id, slot, batch) for job_id in job_ids])
+        return await self._decide(*[await self._assign(job_id, worker_id, slot, batch, {}) for job_id in job_ids])
 
-    async def _assign(self, job_id: str, worker_id: str, slot: int, batch: str) -> Write:
+    async def _assign(self, job_id: str, worker_id: str, slot: int, batch: str, more: Mapping[str, object]) -> Write:
         state = await self.state(job_id)
         offer = Offer(
             job_id=job_id, offer_id=f"off{next(self._numbers)}", slot=slot, fence=state.fence, attempt=state.attempt,
@@ -99,7 +99,7 @@ class Stage:
             guard=JobGuard(states=("queued",), fence=state.fence),
             worker_guard=WorkerGuard(worker_id, open=True, deck_empty=slot, batch=batch),
             worker_fields=(on_deck(worker_id, slot, job_id, offer.offer_id, batch),),
-            work=(WorkEntry(worker_id, "offer", offer.to_data()),),
+            work=(WorkEntry(worker_id, "offer", {**offer.to_data(), **more}),),
         )
 
     async def withdraw(self, job_id: str) -> Word:

@@ -94,7 +94,7 @@ async def test_a_preview_is_one_file_with_the_newest_content(store: Store, tmp_p
 
 
 async def test_telemetry_is_coalesced_and_milestones_are_not(store: Store, tmp_path: Path) -> None:
-    """Field case 11: thousands of reports are a handful of events, and the terminal event is always there."""
+    """Field cases 11, 73 and 83: 100,000 reports are a handful of events and the end is among them."""
     author = (
         "def run(model, inputs, job):\n    for i in range(100000):\n        job.progress(i + 1, 100000, phase='@x')\n"
     )
@@ -130,6 +130,25 @@ async def test_nothing_is_read_ahead_and_everything_is_acknowledged(store: Store
             await asyncio.sleep(0.02)
         assert (await store.client.xpending(work, "gpu"))["pending"] == 0
         await eventually(lambda: not [p for p in own.scratch.rglob("*") if not p.is_dir()], "scratch is empty")
+
+
+async def test_what_a_newer_scheduler_says_is_obeyed_as_far_as_it_is_known(store: Store, tmp_path: Path) -> None:
+    """Field cases 80 and 82: unknown kinds and fields and damaged entries hold nobody up, and none stays."""
+    async with staff(store, tmp_path) as own:
+        work = f"hr:{{{POOL}}}:work:{own.worker_id}"
+        for fields in (
+            {"kind": "defragment", "d": "{}"},
+            {"kind": "offer", "d": "{"},
+            {"kind": "offer", "d": "[]"},
+            {"x": "y"},
+        ):
+            await store.client.xadd(work, fields)
+        job_id = await own.stage.admit("echo")
+        await own.stage.offer(job_id, own.worker_id, colour="green")
+        await own.stage.saw("job.completed", job_id)
+
+        while await store.client.xlen(work):  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.02)
 
 
 async def test_devices_work_beside_each_other(store: Store, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def by_kind(question: q.Question) -> q.Answer:
     answers: dict[str, q.Answer] = {
         "place": PLACE,
         "why": q.Explanation(PLACE, (reason,), (spot,)),
-        "backlog": q.Backlog(3, 61_000, 2_500, 2, {"tenant_concurrency": 1_500}),
+        "backlog": q.Backlog(3, 61_000, 2_500, 2, 90_000, {"tenant_concurrency": 1_500}),
         "use": q.TenantUse(2, 1_000, 5),
     }
     return answers[question.kind]
@@ -173,8 +173,9 @@ async def test_metrics_say_how_old_the_oldest_is_and_why_slots_stand_idle(api: A
     async with leading(api, by_kind):
         during = (await api.get("/metrics")).raw.decode()
 
-    assert 'pool="large"' not in during, "where nobody leads nobody knows, which is not 0"
+    assert 'queue_oldest_seconds{pool="large"}' not in during, "where nobody leads nobody knows, which is not 0"
     assert 'headrace_queue_oldest_seconds{pool="default"} 2.5' in during
+    assert 'headrace_running_longest_seconds{pool="default"} 90.0' in during
     assert 'headrace_queue_backlog_jobs{pool="default"} 3.0' in during
     assert 'headrace_queue_backlog_seconds{pool="default"} 61.0' in during
     assert 'headrace_idle_slot_seconds_total{pool="default",reason="tenant_concurrency"} 1.5' in during

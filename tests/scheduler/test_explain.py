@@ -215,6 +215,26 @@ def test_a_waiting_pool_wants_workers_also_from_none_at_all_and_no_more_than_cou
     assert told() == q.Backlog()
 
 
+def test_a_job_that_runs_for_long_is_told_until_it_ends(world: World) -> None:
+    """Field case 57: the age of the longest running attempt, so that somebody can be told about a job that hangs."""
+
+    def longest_ms() -> int:
+        answer = Oracle(world.state).answer(q.Question("backlog", target_ms=60_000), world.now_ms)
+        assert isinstance(answer, q.Backlog)
+        return answer.longest_ms
+
+    world.worker(slots=2)
+    assert longest_ms() == 0
+    jobs = [world.submit() for _ in range(2)]
+    world.turns()
+    for job_id in jobs:
+        world.start(job_id)
+        world.now_ms += 5_000
+    assert longest_ms() == 10_000
+    world.complete(jobs[0])
+    assert longest_ms() == 5_000
+
+
 def limit(world: World, tenant: str = "t_a", **rule: object) -> None:
     facts = ev.TenantRule.model_validate(rule)
     world.write("scheduler", ev.PolicyApplied(position="1-0", weights={tenant: 3.0}, tenants={tenant: facts}))

@@ -6,6 +6,7 @@ import signal
 
 import pytest
 
+from contracts.positions import entry_ms
 from tests.harness import Fragile, Stack
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -64,8 +65,11 @@ async def test_a_running_job_stops_although_its_webhook_receiver_is_down(stack: 
         assert stack.log.ms_between(job, "job.cancel_requested", "job.cancelled") < 2_000
 
     assert await stack.wait_for_ends(following) == ["job.completed"]
+    freed_ms = min(entry_ms(stack.log.of(job, "job.device_released", "job.cancelled")[0].position) for job in jobs)
+    assert entry_ms(stack.log.of(following, "job.started")[0].position) - freed_ms < 500
     attempted = await stack.log.wait_for_any("webhook.attempted", jobId=jobs[0], eventType="job.cancelled")
     assert attempted.raw_data()["outcome"] != "delivered"
+    assert attempted.raw_data()["nextAtMs"]
     await stack.audit()
 
 

@@ -70,15 +70,23 @@ def backlog(
     busy = {seat.place.worker.id for seat in moment.seats.all if not seat.place.is_idle or seat.place.slot.deck}
     oldest = state.jobs.get(oldest_id or "")
     oldest_ms = 0 if oldest is None else max(0, moment.now_ms - oldest.queued_ms)
+    longest_ms = _longest_ms(moment)
     if facts.pool_paused_ms is not None:
-        return Backlog(0, 0, oldest_ms, len(busy), dict(idle_ms))
+        return Backlog(0, 0, oldest_ms, len(busy), longest_ms, dict(idle_ms))
     jobs, work_ms, useful = _work(moment)
     each = max(1, slots // max(1, len(workers)))  # slots of a usual worker
     running_ms = sum(seat.free_in_ms for seat in moment.seats.all)
     running = sum(not seat.place.is_idle for seat in moment.seats.all)
     wanted = min(ceil((work_ms + running_ms) / max(1, target_ms)), useful + running)
     desired = max(len(busy), ceil(wanted / each), 1 if jobs else 0)
-    return Backlog(jobs, work_ms, oldest_ms, desired, dict(idle_ms))
+    return Backlog(jobs, work_ms, oldest_ms, desired, longest_ms, dict(idle_ms))
+
+
+def _longest_ms(moment: Moment) -> int:
+    """Return how long the attempt that has run longest has been running."""
+    running = (job_id for seat in moment.seats.all for job_id in seat.place.slot.running_jobs)
+    started = (moment.state.jobs[job_id].started_ms for job_id in running if job_id in moment.state.jobs)
+    return max(0, moment.now_ms - min(started, default=moment.now_ms))
 
 
 def _work(moment: Moment) -> tuple[int, int, int]:
