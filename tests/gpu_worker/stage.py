@@ -57,7 +57,7 @@ class Stage:
 
     async def admit(
         self, model: str, *, max_attempts: int = 3, timeout_ms: int = 60_000, reference: str = "",
-        artifact_pools: dict[str, str] | None = None, **inputs: Any,
+        artifact_pools: dict[str, str] | None = None, vram_bytes: int = 0, **inputs: Any,
     ) -> str:  # fmt: skip
         job_id = ids.mint_job_id(1_764_457_200_000, random.getrandbits(80), "aa")
         spec = MODELS.find(model)
@@ -68,6 +68,7 @@ class Stage:
             timeout_ms=timeout_ms,
             max_attempts=max_attempts,
             body_bytes=20,
+            vram_bytes=vram_bytes,
         )
         spec_line = {"prompt": inputs.pop("prompt", "a lighthouse"), "input": inputs}
         body = orjson.dumps(spec_line | ({"artifactPools": artifact_pools} if artifact_pools else {}))

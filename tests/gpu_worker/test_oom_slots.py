@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,72 +9,24 @@ import pytest
 
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.residency import self_test
-from services.gpu_worker.slots import quarantine
 from services.gpu_worker.slots.memory import SUPPORTED
 from services.gpu_worker.slots.outcome import Outcome, Verdict
-from services.gpu_worker.slots.resident import Resident
+from tests.gpu_worker.memory_pressure import TAKES, Crowd
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, Rig, eventually, model, rig
 
 pytestmark = pytest.mark.skipif(not SUPPORTED, reason="the kernel limits each child on Linux only")
 MIB = 1 << 20
-AUTHOR = '''
-"""Takes `mib` of memory with the library that `with` names, holds it in a frame of its own, and says who it is."""
-import os
-def take(mib, library):
-    if library == "numpy":
-        import numpy
-        block = numpy.ones(mib << 17)
-    elif library == "torch":
-        import torch
-        block = torch.ones(mib << 18)
-    else:
-        block = bytearray(mib << 20)
-        block[::4096] = b"x" * len(range(0, len(block), 4096))
-    return len(block)
-def prepare():
-    take(1, os.environ.get("WITH"))  # imports are no part of the slice
-def load(device, prepared):
-    library = os.environ.get("WITH")
-    take(int(os.environ.get("LOAD_MIB", "1")), library)
-    return library
-def run(model, inputs, job):
-    if "text" in inputs:
-        raise RuntimeError(inputs["text"])
-    held = []
-    for mib in inputs["mib"]:
-        held.append(take(mib, model))
-    return {"pid": os.getpid()}
-'''
 
 
 def taker(folder: Path, **env: str) -> ModelSpec:
     entry = folder / "taker.py"
-    entry.write_text(AUTHOR)
+    entry.write_text(TAKES)
     return replace(model("noop"), name="taker", entry=entry, env=env)
 
 
 async def run(own: Rig, spec: ModelSpec, budget_mib: int = 100, *, alone: bool = False, **inputs: object) -> Outcome:
     attempt = replace(own.attempt(spec, budget_mib, **inputs), alone=alone)
     return await asyncio.wait_for(own.slot.run(attempt, Recorder()), PATIENCE_S)
-
-
-Crowd = Callable[[int | None], None]
-
-
-@pytest.fixture
-def crowded(monkeypatch: pytest.MonkeyPatch) -> Crowd:
-    """Let a device have only so much, whatever its supervisor believes: the rest is a foreign process's."""
-    left_mib: list[int | None] = [None]
-    confine = Resident.confine
-
-    def confined(self: Resident, slice_bytes: int) -> None:
-        confine(self, slice_bytes)
-        if left_mib[0] is not None:
-            self.process.memory.limit(min(slice_bytes, left_mib[0] * MIB))
-
-    monkeypatch.setattr(Resident, "confine", confined)
-    monkeypatch.setattr(quarantine, "FIRST_PAUSE_S", 0.05)
-    return lambda mib: left_mib.__setitem__(0, mib)
 
 
 @pytest.mark.parametrize("library", ["python", "numpy", "torch"])
@@ -149,7 +100,7 @@ async def test_three_in_a_row_take_the_slot_out_of_service_until_its_device_has_
     spec = taker(tmp_path)
     async with rig(tmp_path, kind="sim", device_mib=200) as own:
         assert (await run(own, spec, mib=[80])).verdict is Verdict.COMPLETED
-        crowded(20)
+        crowded("sim-test-0-0", 20)
         for number in range(3):
             assert not own.slot.quarantined, number
             assert (await run(own, spec, mib=[80])).code == "out_of_memory"
@@ -159,7 +110,7 @@ async def test_three_in_a_row_take_the_slot_out_of_service_until_its_device_has_
         assert own.slot.quarantined
         assert own.memory.models == ()
 
-        crowded(None)
+        crowded("sim-test-0-0", None)
         await eventually(lambda: not own.slot.quarantined, "the device has passed")
         assert own.memory.ledger.held_bytes == 0
         assert (await run(own, spec, mib=[80])).verdict is Verdict.COMPLETED
@@ -192,7 +143,7 @@ async def test_whether_a_job_alone_had_the_whole_device_is_found_out(tmp_path: P
         assert not await own.slot.gave_all()  # as is known
         own.memory.set_foreign_bytes(0)
 
-        crowded(20)
+        crowded("sim-test-0-0", 20)
         assert (await run(own, spec, 0, alone=True, mib=[100])).code == "out_of_memory"
         assert not await own.slot.gave_all()  # as a test has shown
         assert own.slot.quarantined

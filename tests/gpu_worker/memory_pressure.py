@@ -1,0 +1,55 @@
+"""Authors and devices that run out of memory, really: the kernel refuses what is beyond a child's limit."""
+
+from collections.abc import Callable
+
+import pytest
+
+from services.gpu_worker.slots import quarantine
+from services.gpu_worker.slots.resident import Resident
+
+MIB = 1 << 20
+TAKES = '''
+"""Takes `mib` of memory with the library that `with` names, holds it in a frame of its own, and says who it is."""
+import os
+def take(mib, library):
+    if library == "numpy":
+        import numpy
+        block = numpy.ones(mib << 17)
+    elif library == "torch":
+        import torch
+        block = torch.ones(mib << 18)
+    else:
+        block = bytearray(mib << 20)
+        block[::4096] = b"x" * len(range(0, len(block), 4096))
+    return len(block)
+def prepare():
+    take(1, os.environ.get("WITH"))  # imports are no part of the slice
+def load(device, prepared):
+    library = os.environ.get("WITH")
+    take(int(os.environ.get("LOAD_MIB", "1")), library)
+    return library
+def run(model, inputs, job):
+    if "text" in inputs:
+        raise RuntimeError(inputs["text"])
+    held = []
+    for mib in inputs["mib"]:
+        held.append(take(mib, inputs.get("library", model)))
+    return {"pid": os.getpid()}
+'''
+Crowd = Callable[[str, int | None], None]
+
+
+def crowd(monkeypatch: pytest.MonkeyPatch) -> Crowd:
+    """Let a device have only so many MiB, whatever its supervisor believes: the rest is a foreign process's."""
+    left_mib: dict[str, int | None] = {}
+    confine = Resident.confine
+
+    def confined(self: Resident, slice_bytes: int) -> None:
+        confine(self, slice_bytes)
+        left = left_mib.get(self.device.name)
+        if left is not None:
+            self.process.memory.limit(min(slice_bytes, left * MIB))
+
+    monkeypatch.setattr(Resident, "confine", confined)
+    monkeypatch.setattr(quarantine, "FIRST_PAUSE_S", 0.05)
+    return left_mib.__setitem__
