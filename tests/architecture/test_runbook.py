@@ -41,6 +41,15 @@ def test_every_refusal_in_the_runbook_is_one_of_the_service() -> None:
     assert [(code, int(status)) for status, code in refusals if CATALOGUE[code].status != int(status)] == []
 
 
+def test_every_word_of_a_log_in_the_runbook_is_written_somewhere() -> None:
+    words = set(re.findall(r"^\| `(\w+)` in (?:a worker|the scheduler)'s log", RUNBOOK, re.MULTILINE))
+    words |= set(re.findall(r"`(slot_back|device_failed_test)`", RUNBOOK))
+    code = "".join(path.read_text() for path in (ROOT / "services").rglob("*.py"))
+
+    assert len(words) >= 5
+    assert [word for word in words if f'"{word}"' not in code] == []
+
+
 def test_every_setting_that_a_page_names_exists() -> None:
     named = set(re.findall(r"HEADRACE_[A-Z0-9_]*[A-Z0-9]", PAGES))
     groups = {f"{PREFIX}{group.upper()}" for group in Settings.model_fields}
