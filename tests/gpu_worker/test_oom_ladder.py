@@ -93,7 +93,7 @@ async def fleet(store: Store, url: str, folder: Path, devices: str, hosts: Seque
 async def test_a_job_that_ran_out_of_memory_runs_alone_once_and_is_known_from_then_on(
     store: Store, store_url: str, tmp_path: Path
 ) -> None:
-    """Field case 71: it succeeds on an empty device in a fresh child; one that never can fails for good; others go on."""
+    """Field case 71: it succeeds on an empty device in a fresh child; one that never can is final; the others go on."""
     async with fleet(store, store_url, tmp_path, "sim:256MiB", ["h1"], slots=2) as pool:
         before = [await pool.take(5) for _ in range(3)]
         heavy, huge = await pool.take(100), await pool.take(400)
@@ -169,4 +169,26 @@ async def test_with_nowhere_else_to_go_jobs_wait_for_the_device_to_be_whole_agai
         assert {state.status for state in await pool.all_ended(jobs)} == {JobStatus.COMPLETED}
         await pool.saw("job.completed", count=20)
         assert 1 <= len(pool.of(ev.JobAttemptFailed)) <= 3
+        # What lay on deck by then was given back, and not started first.
+        assert [event for event in pool.of(ev.JobQueued) if event.reason == "handed_back"] == []
+        assert len(pool.of(ev.JobStarted)) == 20 + len(pool.of(ev.JobAttemptFailed))
         assert verify(pool.entries) == []
+
+
+async def test_a_job_alone_is_not_too_large_for_a_device_that_is_not_whole(
+    store: Store, store_url: str, tmp_path: Path, crowded: Crowd
+) -> None:
+    """Field case 63: its second failure is the device's, which is found out; it succeeds when the device is whole."""
+    crowded("sim-h1-0-0", 12)
+    async with fleet(store, store_url, tmp_path, "sim:128MiB", ["h1"]) as pool:
+        job_id = await pool.take(50)
+        await pool.saw("job.attempt_failed", job_id, 2)
+        await pool.saw_slots("h1", 0)
+        crowded("sim-h1-0-0", None)
+        state = await pool.ended(job_id)
+
+        assert (state.status, state.attempt) == (JobStatus.COMPLETED, 3)
+        failures = pool.of(ev.JobAttemptFailed, job_id)
+        assert [(failure.error.code, failure.will_retry, failure.alone) for failure in failures] == [
+            ("out_of_memory", True, True)
+        ] * 2

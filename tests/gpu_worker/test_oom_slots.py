@@ -77,6 +77,19 @@ async def test_a_child_that_is_lost_on_its_device_is_replaced_at_once(
     assert (before.result or {})["pid"] != (after.result or {})["pid"]
 
 
+async def test_a_kill_by_the_kernel_for_want_of_host_memory_has_its_own_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Field case 44: told from somebody's kill by the kernel's own count, and from a device's out-of-memory by both."""
+    async with rig(tmp_path) as own:
+        killed = await own.run("crash", how="SIGKILL")
+        monkeypatch.setattr("services.gpu_worker.slots.slot.oom_kills", lambda: 1 << 40)
+        struck = await own.run("crash", how="SIGKILL")
+    assert (killed.code, struck.code) == ("killed", "host_out_of_memory")
+    assert killed.killed_child
+    assert struck.killed_child
+
+
 async def test_alone_means_a_fresh_child_and_the_whole_device(tmp_path: Path) -> None:
     """Field case 71: what is too much beside others fits on an empty device, and others do not notice."""
     spec, other = taker(tmp_path), replace(taker(tmp_path), name="other")

@@ -102,6 +102,22 @@ def test_it_never_shares_a_pass_and_waits_for_no_warm_model() -> None:
     assert verify(world.entries) == []
 
 
+def test_its_estimate_has_the_load_that_a_fresh_process_needs() -> None:
+    world = pool(slots=1)
+    info = ev.SlotInfo(index=0, device="gpu", kind="sim", bytes=100, models=("echo@1",))
+    world.write("w1", ev.WorkerChanged(worker_id="w1", slots=(info,)))
+    world.state.estimates.learn_load("echo@1", 30_000)
+    world.state.estimates.learn_run("echo@1", "", 1_000)
+    warm = world.submit()
+    world.turns()
+    assert assigned(world, warm).est_ms == 1_000
+    world.start(warm)
+    world.complete(warm)
+    alone = world.submit(alone=True)
+    world.turns()
+    assert assigned(world, alone).est_ms == 31_000
+
+
 def test_a_new_run_of_it_is_alone_again() -> None:
     world = pool()
     job_id = world.submit(vram_bytes=10)

@@ -13,6 +13,7 @@ from services.gpu_worker.residency import self_test
 from services.gpu_worker.residency.device_memory import DeviceMemory
 
 OOMS_IN_ROW = 3
+PATIENCE_S = 30.0  # that a job which is over waits for the test of its device; a driver may hang
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 2.0, 60.0  # after a test that failed
 log = structlog.get_logger()
 
@@ -36,8 +37,10 @@ class Quarantine:
         self._ooms = 0
 
     async def test(self) -> bool:
-        """Test the device now; if it fails the slot is out of service."""
-        passed = await self_test.passes(self._memory)
+        """Test the device now; if it does not pass in time the slot is out of service."""
+        testing = self._memory.children.spawn(self_test.passes(self._memory))
+        await asyncio.wait([testing], timeout=PATIENCE_S)
+        passed = testing.done() and not testing.cancelled() and testing.result()
         if not passed:
             self.begin("the device has less memory than it is said to have")
         return passed

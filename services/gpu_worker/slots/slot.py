@@ -55,6 +55,7 @@ class Slot:
     def __init__(self, memory: DeviceMemory) -> None:
         self.memory = memory
         self._quarantine = Quarantine(memory)
+        self._given_bytes = 0  # slice of the last pass
         self._bounds = memory.bounds
         self._loop = asyncio.get_running_loop()
         self._resident: Resident | None = None  # the last one it used
@@ -118,6 +119,7 @@ class Slot:
             resident = self.memory.at_once(self, self._want(run)) or await self._wait_for_room(run)
             if resident is not None:
                 self._resident = run.resident = resident
+                self._given_bytes = resident.slice_bytes
                 resident.user = self
                 if run.asked_s is not None or not resident.is_ready:
                     await self._load(run, resident)
@@ -153,8 +155,7 @@ class Slot:
 
     async def gave_all(self) -> bool:
         """Tell whether the last pass had the device for itself, and the device has what it is said to have."""
-        slice_bytes = self._resident.slice_bytes if self._resident else 0
-        return was_whole(self.memory, slice_bytes) and await self._quarantine.test()
+        return was_whole(self.memory, self._given_bytes) and await self._quarantine.test()
 
     def _count(self, run: Pass) -> None:
         """Count a pass that ran out of memory, or did not."""
