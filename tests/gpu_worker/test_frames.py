@@ -44,7 +44,8 @@ def wire(frame: dict[str, Any]) -> bytes:
 def test_the_parent_understands_each_golden_frame(name: str) -> None:
     frame = frames.decode(json.dumps(GOLDEN["from_child"][name]).encode())
     named = {"artifact": "ArtifactFile", "failed_in_batch": "Failed", "failed_lost": "Failed"}.get(name) or "".join(
-        part.title() for part in name.removesuffix("_out_of_memory").removesuffix("_gpu").split("_")
+        part.title()
+        for part in name.removesuffix("_out_of_memory").removesuffix("_gpu").removesuffix("_prepared").split("_")
     )
     assert type(frame).__name__ == named
     for field in frame.__slots__:

@@ -148,6 +148,21 @@ async def test_what_comes_next_is_prepared_while_the_present_job_runs_and_adopte
         assert (heard.loaded[0].evicted, heard.loaded[0].ms < 300) == (("a@1",), True)
 
 
+async def test_what_prepare_made_and_load_copied_is_the_devices(tmp_path: Path) -> None:
+    """The host's copy goes after the load: it must not hide what the device holds from who would come in beside it."""
+    entry = tmp_path / "copies.py"
+    author = "def prepare():\n    return bytearray(b'x' * (60 << 20))\n"
+    author += "def load(device, prepared):\n    return bytes(prepared)\n"
+    entry.write_text(author + "def run(model, inputs, job):\n    return bytearray(inputs['mib'] << 20) and None\n")
+    spec = replace(model("noop"), name="copies", entry=entry)
+    async with sim(tmp_path, 100) as own:
+        outcome, _ = await run(own, spec, 90, mib=25)
+        (there,) = own.memory.children.describe()
+        assert (outcome.verdict, there["bytes"]) == (Verdict.COMPLETED, pytest.approx(62 * MIB, abs=2 * MIB))
+        assert outcome.peak_bytes == pytest.approx(85 * MIB, abs=3 * MIB)
+        assert (await run(own, spec, 90, mib=40))[0].code == "out_of_memory"
+
+
 async def test_what_comes_next_is_loaded_beside_the_present_job_where_it_fits(tmp_path: Path) -> None:
     a, b = named(tmp_path, "a"), named(tmp_path, "b")
     async with sim(tmp_path, 200) as own:

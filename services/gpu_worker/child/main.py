@@ -147,11 +147,26 @@ def start(channel: Channel, path: str) -> Any:
         device.grant()
         begun = time.monotonic()
         model = module.load(device, prepared) if hasattr(module, "load") else None
+        ready: dict[str, Any] = {"ev": "ready", "ms": elapsed_ms(begun)}
+        if not device.is_gpu and prepared is not None:  # what is let go here must not hide what load() took
+            before, prepared = host_memory(), None
+            after = host_memory()
+            ready["host"] = {name: max(0, size - after[name]) for name, size in before.items()}
     except BaseException as error:
         channel.send({**author.died_of(error, "model_load_failed"), "ev": "load_failed"})
         os._exit(3)
-    channel.send(with_allocator({"ev": "ready", "ms": elapsed_ms(begun)}, device))
+    channel.send(with_allocator(ready, device))
     return module, model, device, order["result_bytes"]
+
+
+def host_memory() -> dict[str, int]:
+    """Return what this process has asked for and what of it is in memory, as its supervisor measures it."""
+    try:
+        with open("/proc/self/status") as status:
+            figures = dict(line.split(":", 1) for line in status)
+        return {"data": int(figures["VmData"].split()[0]) << 10, "resident": int(figures["VmRSS"].split()[0]) << 10}
+    except (OSError, KeyError, ValueError):  # not Linux
+        return {}
 
 
 def elapsed_ms(begun_s: float) -> float:

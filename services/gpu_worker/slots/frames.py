@@ -20,6 +20,7 @@ RESULT_LIMIT_BYTES = FRAME_LIMIT_BYTES - (64 << 10)
 _FILE_NAME = re.compile(r"\d{4,8}")
 _FIGURES = frozenset({"requested", "free", "reserved"})
 _ALLOCATOR = frozenset({"reserved", "allocated", "peak"})
+_HOST = frozenset({"data", "resident"})
 _MOST_BYTES = 1 << 62
 Memory: TypeAlias = Mapping[str, int]  # bytes requested, free, reserved, as far as the error's text says so
 Allocator: TypeAlias = Mapping[str, int]  # of torch on a GPU: bytes reserved, allocated, and reserved at most
@@ -43,6 +44,7 @@ class Ready:
 
     ms: float
     allocator: Allocator | None = None
+    host: Allocator | None = None  # what went with the result of prepare(): data, resident
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +296,7 @@ def _failed(fields: Mapping[str, Any]) -> Failed:
 
 _PARSERS: dict[str, Callable[[Mapping[str, Any]], Frame]] = {
     "prepared": lambda f: Prepared(_number(f, "ms") or 0),
-    "ready": lambda f: Ready(_number(f, "ms") or 0, _allocator(f)),
+    "ready": lambda f: Ready(_number(f, "ms") or 0, _allocator(f), _memory(f, "host", _HOST)),
     "load_failed": _load_failed,
     "heartbeat": lambda f: Heartbeat(),
     "progress": _progress,

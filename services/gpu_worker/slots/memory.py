@@ -46,6 +46,11 @@ class ProcessMemory:
         self._base_bytes = int(figures.get(b"VmData", 0)) << 10
         self._resident_bytes = int(figures.get(b"VmRSS", 0)) << 10
 
+    def let_go(self, data_bytes: int, resident_bytes: int) -> None:
+        """Lower the base by what the process has let go of it: else that would hide what it has taken since."""
+        self._base_bytes = max(0, self._base_bytes - data_bytes)
+        self._resident_bytes = max(0, self._resident_bytes - resident_bytes)
+
     def limit(self, slice_bytes: int) -> None:
         """Let the process have `slice_bytes` more than at `arm`; above it allocations fail."""
         if not SUPPORTED or not self._base_bytes:

@@ -146,6 +146,9 @@ class Resident:
             case Prepared():
                 _settle(self._prepared)
             case Ready():
+                if frame.host:
+                    self.process.memory.let_go(frame.host.get("data", 0), frame.host.get("resident", 0))
+                    self.process.memory.limit(self.slice_bytes)
                 self.process.memory.measure(frame.allocator)  # what a process takes by itself is known from here on
                 _settle(self._ready)
             case LoadFailed():  # its exit follows
