@@ -80,7 +80,9 @@ async def _settle(desk: Desk, running: Running, outcome: Outcome) -> None:
     word = await _write(running, (*said, *uploaded, *ending.events), ending)
     if word is Word.CONFLICT:
         kept, uploaded = await _keep_partial(desk, running)
-        ending = settlement.with_partial(settlement.cancelled_instead(ending, outcome), kept)
+        ending = settlement.with_partial(
+            settlement.cancelled_instead(ending, outcome), kept, running.writer.telemetry.step
+        )
         word = await _write(running, (*said, *uploaded, *ending.events), ending)
     job_id, fence = running.key
     log.info("attempt_settled", job=job_id, fence=fence, verdict=outcome.verdict, code=outcome.code, word=word)
@@ -116,7 +118,7 @@ async def _judge(desk: Desk, running: Running, outcome: Outcome) -> tuple[Outcom
     if outcome.verdict is not Verdict.CANCELLED:
         return outcome, (), ending
     kept, uploaded = await _keep_partial(desk, running)
-    return outcome, uploaded, settlement.with_partial(ending, kept)
+    return outcome, uploaded, settlement.with_partial(ending, kept, running.writer.telemetry.step)
 
 
 def _spoilt(outcome: Outcome, code: str, message: str, retryable: bool) -> Outcome:

@@ -74,9 +74,9 @@ def cancelled_instead(ending: Ending, outcome: Outcome) -> Ending:
     return Ending((*failures, _cancelled(outcome)), ending.line, closes=True)
 
 
-def with_partial(ending: Ending, kept: tuple[ev.ArtifactRef, ...]) -> Ending:
-    """Mark in the end of a cancelled attempt what of its files is kept."""
-    marked = {"partial_artifacts": kept or None}
+def with_partial(ending: Ending, kept: tuple[ev.ArtifactRef, ...], step: int | None) -> Ending:
+    """Mark in the end of a cancelled attempt how far it was, and what of its files is kept."""
+    marked = {"partial_artifacts": kept or None, "at_step": step}
     events = tuple(
         event.model_copy(update=marked) if isinstance(event, ev.JobCancelled) else event for event in ending.events
     )

@@ -60,6 +60,11 @@ class Telemetry:
         self._events[:0] = events
 
     @property
+    def step(self) -> int | None:
+        """The last step that was reported, stored or not."""
+        return (self._newest or self._stored).step
+
+    @property
     def phase(self) -> str | None:
         """The last phase that was stored."""
         return self._stored.phase

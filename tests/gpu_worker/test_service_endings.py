@@ -247,6 +247,7 @@ async def test_what_a_cancelled_attempt_had_handed_over_is_kept_and_marked(
 
         assert isinstance(cancelled, ev.JobCancelled)
         assert cancelled.how == ("cooperative" if listens else "killed")
+        assert cancelled.at_step == 1
         kept = cancelled.partial_artifacts or ()
         assert [(one.variant, one.bytes) for one in kept] == [("original", 14), ("thumbnail", 5)]
         for one in kept:
