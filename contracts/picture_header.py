@@ -1,7 +1,9 @@
 """What a file is and how large its picture is, by its first bytes. Pure; nothing is decoded.
 
-Knows PNG, JPEG, GIF, WebP and BMP. Promises: total over all bytes; reads at most HEADER_BYTES; a picture whose size
-cannot be told is of no size, and so too large for any limit that is asked about.
+Knows PNG, JPEG, GIF, WebP and BMP. Promises: total over all bytes; reads at most HEADER_BYTES; of several sizes that
+a header gives it tells the largest, since some decoders make room for that; a picture whose size cannot be told is of
+no size, and so too large for any limit that is asked about. Does not promise to see a frame of an animation that begins
+further on.
 """
 
 import struct
@@ -10,6 +12,9 @@ from dataclasses import dataclass
 HEADER_BYTES = 1 << 20  # a JPEG may carry much about itself before it tells its size
 _JPEG_SIZES = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _JPEG_BARE = frozenset({0x01, *range(0xD0, 0xD8)})
+_JPEG_SCAN = 0xDA
+_GIF_EXTENSION, _GIF_FRAME, _GIF_END = 0x21, 0x2C, 0x3B
+_BMP_HEADERS = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +29,8 @@ class Picture:
 def read_picture(head: bytes) -> Picture | None:
     """Return what the first HEADER_BYTES of a file say; None for what is no picture we know.
 
-    >>> read_picture(b"GIF89a" + (640).to_bytes(2, "little") + (480).to_bytes(2, "little"))
-    Picture(media_type='image/gif', ending='.gif', pixels=307200)
+    >>> read_picture(b"BM" + bytes(12) + struct.pack("<Iii", 40, 640, 480))
+    Picture(media_type='image/bmp', ending='.bmp', pixels=307200)
     """
     for start, further, more, media_type, ending, measure in _KINDS:
         if head.startswith(start) and head[further:].startswith(more):
@@ -44,11 +49,39 @@ def _png(head: bytes) -> tuple[int, int]:
 
 
 def _gif(head: bytes) -> tuple[int, int]:
-    return struct.unpack_from("<HH", head, 6)
+    """Return the canvas, with all frames that begin in `head`: decoders let a frame grow it."""
+    width, height = struct.unpack_from("<HH", head, 6)
+    at, frames = 13 + _colours(head[10]), 0
+    try:
+        while (kind := head[at]) != _GIF_END:
+            if kind == _GIF_FRAME:
+                left, top, wide, high, flags = struct.unpack_from("<HHHHB", head, at + 1)
+                width, height, frames = max(width, left + wide), max(height, top + high), frames + 1
+                at = _behind_blocks(head, at + 11 + _colours(flags))
+            else:
+                at = _behind_blocks(head, at + (2 if kind == _GIF_EXTENSION else 1))
+    except (IndexError, struct.error):
+        pass  # it goes on behind what we look at, or is broken
+    if not frames:
+        raise IndexError
+    return width, height
+
+
+def _colours(flags: int) -> int:
+    """Return how long a GIF's table of colours is."""
+    return 3 << (flags & 7) + 1 if flags & 0x80 else 0
+
+
+def _behind_blocks(head: bytes, at: int) -> int:
+    while head[at]:
+        at += head[at] + 1
+    return at + 1
 
 
 def _bmp(head: bytes) -> tuple[int, int]:
-    (header_bytes,) = struct.unpack_from("<I", head, 14)
+    header_bytes = head[14]
+    if header_bytes not in _BMP_HEADERS:
+        raise IndexError
     return struct.unpack_from("<HH" if header_bytes == 12 else "<ii", head, 18)
 
 
@@ -66,7 +99,8 @@ def _webp(head: bytes) -> tuple[int, int]:
 
 
 def _jpeg(head: bytes) -> tuple[int, int]:
-    at = 2
+    """Return the largest size that stands before the picture itself."""
+    at, width, height = 2, 0, 0
     while True:
         if head[at] != 0xFF:
             raise IndexError
@@ -76,9 +110,11 @@ def _jpeg(head: bytes) -> tuple[int, int]:
         at += 1
         if marker in _JPEG_BARE:
             continue
-        if marker in _JPEG_SIZES:
-            height, width = struct.unpack_from(">HH", head, at + 3)
+        if marker == _JPEG_SCAN:
             return width, height
+        if marker in _JPEG_SIZES:
+            high, wide = struct.unpack_from(">HH", head, at + 3)
+            width, height = max(width, wide), max(height, high)
         (length,) = struct.unpack_from(">H", head, at)
         at += max(2, length)
 
@@ -94,5 +130,5 @@ _KINDS = (  # how it begins, what stands where further on, and what that is
     (b"\xff\xd8\xff", 0, b"", "image/jpeg", ".jpg", _jpeg),
     (b"GIF8", 0, b"", "image/gif", ".gif", _gif),
     (b"RIFF", 8, b"WEBP", "image/webp", ".webp", _webp),
-    (b"BM", 6, bytes(4), "image/bmp", ".bmp", _bmp),
+    (b"BM", 15, bytes(3), "image/bmp", ".bmp", _bmp),
 )

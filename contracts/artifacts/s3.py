@@ -80,14 +80,8 @@ class S3Objects:
 
 class _S3Content:
     def __init__(self, store: S3Store, key: str, start: int, end: int | None) -> None:
-        whole = start == 0 and end is None
-        if whole:
-            found = obstore.get(store, key)
-        else:
-            options: Any = {"range": {"offset": start} if end is None else (start, end)}
-            found = obstore.get(store, key, options=options)
-        self.size_bytes, self.version = int(found.meta["size"]), (found.meta["e_tag"] or "").strip('"')
-        self._chunks: Iterator[Any] | None = iter(found.stream(min_chunk_size=CHUNK_BYTES))
+        meta, self._chunks = _opened(store, key, start, end)
+        self.size_bytes, self.version = int(meta["size"]), (meta["e_tag"] or "").strip('"')
 
     def read(self) -> bytes:
         if self._chunks is None:
@@ -103,6 +97,21 @@ class _S3Content:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
+
+
+def _opened(store: S3Store, key: str, start: int, end: int | None) -> tuple[Any, Iterator[Any] | None]:
+    """Return what is known of an object, and the part that was asked for; None for a part that has no bytes."""
+    options: Any = {"range": {"offset": start} if end is None else (start, end)} if start or end is not None else None
+    try:
+        found = obstore.get(store, key, options=options)
+    except faults.BaseError:
+        if options is None:
+            raise
+        meta = obstore.head(store, key)  # S3 refuses a part that begins at the end, and does not say how long it is
+        if start < (meta["size"] if end is None else min(end, meta["size"])):
+            raise
+        return meta, None
+    return found.meta, iter(found.stream(min_chunk_size=CHUNK_BYTES))
 
 
 @contextlib.contextmanager

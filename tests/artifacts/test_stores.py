@@ -46,6 +46,25 @@ def test_what_is_put_is_got_whole_and_in_parts(objects: Objects, tmp_path: Path)
     assert all_of(objects.get("a/b/one.bin", 699_990)) == data[-10:]
 
 
+def test_a_part_that_has_no_bytes_is_empty_and_no_error(objects: Objects) -> None:
+    """Whoever follows a growing log asks for what lies behind its end."""
+    objects.put_file("a/log", b"hello", "text/plain")
+    objects.put_file("a/nothing", b"", "text/plain")
+    whole = objects.get("a/log")
+    assert whole is not None
+
+    for key, start, end in (("a/log", 5, None), ("a/log", 9, None), ("a/log", 2, 2), ("a/nothing", 0, 0)):
+        found = objects.get(key, start, end)
+        assert found is not None
+        assert found.size_bytes == (5 if key == "a/log" else 0)
+        assert all_of(found) == b""
+
+    behind = objects.get("a/log", 5)
+    assert behind is not None
+    assert behind.version == whole.version
+    assert objects.get("a/none", 5) is None
+
+
 def test_a_large_file_goes_up_in_parts_and_comes_back_the_same(objects: Objects, tmp_path: Path) -> None:
     data = os.urandom(1 << 20) * 20
     (tmp_path / "file").write_bytes(data)
