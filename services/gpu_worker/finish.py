@@ -24,7 +24,7 @@ from services.gpu_worker.running import Running, log_path
 from services.gpu_worker.settlement import Ending, Facts
 from services.gpu_worker.slots.frames import ArtifactFile
 from services.gpu_worker.slots.outcome import Outcome, Verdict
-from services.gpu_worker.writer import until_answered
+from services.gpu_worker.writer import unless_over, until_answered
 
 UPLOAD_TRIES = 4
 LOG_S = 5.0  # a store that hangs delays the end of an attempt by no more
@@ -195,17 +195,19 @@ async def _keep_partial(desk: Desk, running: Running) -> tuple[tuple[ev.Artifact
 async def _upload(
     desk: Desk, running: Running, index: int, file: ArtifactFile, limit_bytes: int
 ) -> tuple[ev.ArtifactRef, int]:
-    """Store one file, again after a while if the store cannot take it. Raises OSError, ArtifactRejected."""
+    """Store one file, again after a while if the store cannot take it. Raises OSError, ArtifactRejected, GaveUp."""
     upload, begun_ms = running.upload(index, file), running.elapsed_ms
     for number in range(1, UPLOAD_TRIES + 1):
         try:
-            reference = await desk.intake.store(running.scratch, file.file, upload, limit_bytes)
+            put = desk.intake.store(running.scratch, file.file, upload, limit_bytes)
+            reference = await unless_over(put, desk.over)
             return reference, running.elapsed_ms - begun_ms
         except OSError as error:
             log.warning("artifact_not_stored", job=upload.job_id, number=number, detail=error.strerror)
             if number == UPLOAD_TRIES:
                 raise
-        await asyncio.sleep(UPLOAD_BACKOFF.delay_ms(number, random.random()) / 1000)
+        pause_s = UPLOAD_BACKOFF.delay_ms(number, random.random()) / 1000
+        await unless_over(asyncio.sleep(pause_s), desk.over)
     raise AssertionError
 
 

@@ -7,8 +7,8 @@ to: while the store is away the author's work goes on.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import structlog
 
@@ -45,6 +45,19 @@ async def until_answered(
         if over.is_set():
             raise GaveUp
         call = again
+
+
+async def unless_over(call: Coroutine[Any, Any, T], over: asyncio.Event) -> T:
+    """Await a call that may hang; raises GaveUp once `over` is set, and leaves the call alone then."""
+    answer, end = asyncio.ensure_future(call), asyncio.ensure_future(over.wait())
+    try:
+        await asyncio.wait([answer, end], return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise GaveUp
+    finally:
+        answer.cancel()
+        end.cancel()
 
 
 class AttemptWriter:

@@ -1,12 +1,15 @@
 """Drains, lost registrations and stores that go away: nothing is lost, nothing runs twice, nobody is blamed."""
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from contracts import events as ev
+from contracts.artifacts import Shelf
+from contracts.artifacts.local import LocalObjects
 from contracts.job import JobStatus
 from contracts.store import Store, Word
 from contracts.store.attempts import Attempt, Attempts
@@ -202,3 +205,25 @@ async def test_lost_replies_neither_lose_nor_double_anything(
     await worker_store.aclose()
     await proxy.close()
     assert await store.jobs.page(POOL, TENANT, closed=False) == []
+
+
+async def test_a_store_of_files_that_hangs_does_not_hold_up_a_worker_that_leaves(store: Store, tmp_path: Path) -> None:
+    released = threading.Event()
+
+    class Hanging(LocalObjects):
+        def put_file(self, key: str, source: Path | bytes, mime: str, durable: bool = True) -> None:
+            released.wait()
+
+    shelf = Shelf(Hanging(tmp_path / "store"))
+    try:
+        async with staff(store, tmp_path, shelf=shelf, drain_s=0.1, settle_s=0.1) as own:
+            job_id = await own.stage.admit("artifacts")
+            await own.stage.offer(job_id, own.worker_id)
+            await own.stage.saw("artifact.upload_started", job_id)
+            begun = asyncio.get_running_loop().time()
+            own.stop.set()
+            own.hurry.set()
+            assert not await own.ends()  # something is left unsettled; the lease tells
+            assert asyncio.get_running_loop().time() - begun < 20
+    finally:
+        released.set()
