@@ -70,5 +70,6 @@ class SlotInfo(Part):
     index: int
     device: str
     kind: str
-    bytes: int
+    bytes: int  # beside what pinned models keep
     models: tuple[str, ...] = ()
+    pinned: dict[str, int] | None = None  # bytes that a model keeps: its own jobs have them, too

@@ -29,6 +29,7 @@ from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.writer import GaveUp, until_answered
 
 ACKNOWLEDGED_PER_BEAT = 500
+_GPU_GRAIN_BYTES = 256 << 20
 log = structlog.get_logger()
 
 
@@ -245,8 +246,15 @@ def slot_info(lane: Lane) -> ev.SlotInfo:
     """Describe a slot for the scheduler."""
     memory = lane.slot.memory
     device = memory.device
-    room_bytes, models = memory.ledger.room_bytes, memory.models
-    return ev.SlotInfo(index=lane.index, device=device.name, kind=device.kind, bytes=room_bytes, models=models)
+    grain_bytes = _GPU_GRAIN_BYTES if device.is_gpu else 1  # other processes come and go by the MiB: not each is news
+    return ev.SlotInfo(
+        index=lane.index,
+        device=device.name,
+        kind=device.kind,
+        bytes=memory.ledger.room_bytes // grain_bytes * grain_bytes,
+        models=memory.models,
+        pinned=memory.ledger.pinned_bytes or None,
+    )
 
 
 async def _first_of(tasks: Sequence["asyncio.Task[None]"], *events: asyncio.Event) -> None:

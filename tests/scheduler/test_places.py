@@ -91,3 +91,20 @@ def test_a_job_that_nobody_has_measured_shares_its_device_with_none() -> None:
     world.turns()
     assert later in world.on_decks()
     assert verify(world.entries) == []
+
+
+def test_a_pinned_model_keeps_its_bytes_for_its_own_jobs() -> None:
+    world = World()
+    world.worker(slots=1, slot_bytes=100, models=("echo", "other"))
+    info = ev.SlotInfo(index=0, device="dev-0", kind="sim", bytes=60, models=("echo@1",), pinned={"echo@1": 40})
+    world.write("w1", ev.WorkerChanged(worker_id="w1", slots=(info,)))
+    own, too_large = world.submit(vram_bytes=90), world.submit(model="other@1", vram_bytes=61)
+    world.turns()
+    assert world.on_decks() == [own]
+    world.start(own)
+    world.complete(own)
+    fits = world.submit(model="other@1", vram_bytes=60)
+    world.turns()
+    assert world.on_decks() == [fits]
+    assert too_large not in world.on_decks()
+    assert verify(world.entries) == []

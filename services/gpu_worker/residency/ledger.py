@@ -38,6 +38,7 @@ class Holding:
     bytes: int = 0
     idle_since_s: float = 0.0
     pinned: bool = False
+    kept_bytes: int = 0  # the most it held while it was idle; 0: it never was
 
     @property
     def is_evictable(self) -> bool:
@@ -124,15 +125,13 @@ class Ledger:
     @property
     def room_bytes(self) -> int:
         """What one job may have if everything that is not pinned leaves."""
-        return max(0, self.limit_bytes - self.fixed_bytes())
+        fixed_bytes = sum(self.pinned_bytes.values()) + self._bytes_in(Stage.STUCK)
+        return max(0, self.limit_bytes - fixed_bytes)
 
-    def fixed_bytes(self, beside: Holding | None = None) -> int:
-        """Return what no eviction gives back, `beside` one holding."""
-        return sum(
-            holding.bytes
-            for holding in self.holdings.values()
-            if holding is not beside and (holding.pinned or holding.stage is Stage.STUCK)
-        )
+    @property
+    def pinned_bytes(self) -> dict[str, int]:
+        """What each pinned model, `name@version`, keeps for itself: only its own jobs have that, too."""
+        return {each.model.reference: each.kept_bytes or each.bytes for each in self.holdings.values() if each.pinned}
 
     def idle(self, model: ModelSpec) -> Holding | None:
         """Return the resident that can run the model at once, the last used if there are several."""
@@ -182,7 +181,7 @@ class Ledger:
         return Load(host.id if host else None, slice_bytes, leaving)
 
     def _pinned_beside(self, model: ModelSpec) -> int:
-        return sum(each.bytes for each in self.holdings.values() if each.pinned and each.model != model)
+        return sum(size for name, size in self.pinned_bytes.items() if name != model.reference)
 
     def _said_to_be(self, most_bytes: int) -> str:
         pinned = f", {mib(self.total_bytes - self.reserve_bytes - most_bytes)} of it pinned"
@@ -237,6 +236,7 @@ class Ledger:
         holding.stage, holding.idle_since_s = Stage.IDLE, now_s
         if idle_bytes is not None:
             holding.bytes = idle_bytes
+        holding.kept_bytes = max(holding.kept_bytes, holding.bytes)
 
     def leave(self, holding: Holding) -> None:
         """Let it end; its bytes stay its own until it is reaped."""

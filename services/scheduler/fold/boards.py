@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from services.scheduler.fold.accounts import TIERS, Tenant
 from services.scheduler.fold.lines import JobClass, Lane, View
-from services.scheduler.fold.placement import Place, could_hold
+from services.scheduler.fold.placement import Pinned, Place, could_hold
 
 Entry = tuple[int, str]  # virtual time, tenant
 _EXAMINED = 16  # entries of one board a preference looks at; past it, it is given up
@@ -63,15 +63,15 @@ class Shelf:
 class Kind:
     """A kind of slot: what its worker serves and how much it may hold."""
 
-    __slots__ = ("bit", "domains", "models", "slot_bytes")
+    __slots__ = ("bit", "domains", "models", "pinned", "slot_bytes")
 
-    def __init__(self, models: frozenset[str], slot_bytes: int, bit: int) -> None:
-        self.models, self.slot_bytes, self.bit = models, slot_bytes, bit
+    def __init__(self, models: frozenset[str], slot_bytes: int, pinned: Pinned, bit: int) -> None:
+        self.models, self.slot_bytes, self.pinned, self.bit = models, slot_bytes, pinned, bit
         self.domains: tuple[Domain, ...] | None = None
 
     def could_hold(self, job_class: JobClass) -> bool:
         """Whether an empty slot of this kind could."""
-        return could_hold(self.models, self.slot_bytes, job_class)
+        return could_hold(self.models, self.slot_bytes, self.pinned, job_class)
 
 
 class Boards:
@@ -82,7 +82,7 @@ class Boards:
         self._classes: dict[JobClass, ClassBoard] = {}
         self._by_model: dict[str, dict[ClassBoard, None]] = {}
         self._domains: dict[tuple[int, tuple[tuple[str, int], ...], bool], Domain] = {}
-        self._kinds: dict[tuple[frozenset[str], int], Kind] = {}
+        self._kinds: dict[tuple[frozenset[str], int, Pinned], Kind] = {}
         self.paused_models: frozenset[str] = frozenset()
 
     # -- classes and domains --------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Boards:
         return known
 
     def _kind_of(self, place: Place) -> Kind:
-        key = (place.worker.models, place.slot.bytes)
+        key = (place.worker.models, place.slot.bytes, place.slot.pinned)
         kind = self._kinds.get(key)
         if kind is None:
             kind = self._kinds[key] = Kind(*key, bit=len(self._kinds))

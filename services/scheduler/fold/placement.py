@@ -14,6 +14,7 @@ from services.scheduler.fold.records import Slot, Worker
 
 _ON_DECK_MS = 600_000  # what lies on a deck delays a drain by an unknown time
 Device = tuple[str, str]  # worker, device
+Pinned = tuple[tuple[str, int], ...]  # models and what they keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Place:
 
     def could_hold(self, job_class: JobClass) -> bool:
         """Whether the slot could hold a job of this class if nothing else were on the device."""
-        return could_hold(self.worker.models, self.slot.bytes, job_class)
+        return could_hold(self.worker.models, self.slot.bytes, self.slot.pinned, job_class)
 
     def members_of(self, job_class: JobClass) -> int:
         """Return how many jobs of this class an empty slot could take in one pass."""
@@ -75,14 +76,20 @@ class Place:
             return True
         neighbours = [other for other in _slots_of(self) if other is not slot]
         held_bytes = sum(other.held_bytes for other in neighbours) + added_bytes
-        return held_bytes + max(slot.running_bytes, job_class.claim or slot.bytes) <= _budget(self)
+        budget_bytes = _budget(self) + own_bytes(slot.pinned, job_class.model)
+        return held_bytes + max(slot.running_bytes, job_class.claim or slot.bytes) <= budget_bytes
 
 
-def could_hold(models: Collection[str], slot_bytes: int, job_class: JobClass) -> bool:
+def could_hold(models: Collection[str], slot_bytes: int, pinned: Pinned, job_class: JobClass) -> bool:
     """Whether an empty slot of so many bytes, of a worker that lists these models, could hold a job of this class."""
     model = job_class.model
     serves = model in models or model.partition("@")[0] in models
-    return serves and (not slot_bytes or job_class.bytes <= slot_bytes)
+    return serves and (not slot_bytes or job_class.bytes <= slot_bytes + own_bytes(pinned, model))
+
+
+def own_bytes(pinned: Pinned, model: str) -> int:
+    """Return what the model keeps on a device for its own jobs."""
+    return next((size for name, size in pinned if name == model), 0)
 
 
 def opens_at_ms(slot: Slot, deck_lead_ms: int) -> int:

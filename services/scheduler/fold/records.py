@@ -88,6 +88,7 @@ class Slot:
         0  # offers that get the whole device, as nobody has measured them, or as they are to be alone
     )
     resident: tuple[str, ...] = ()  # models in memory, `name@version`
+    pinned: tuple[tuple[str, int], ...] = ()  # what a model keeps beside `bytes`: its own jobs have it, too
     listed: bool = True  # the worker still names it
     aside: bool = False  # out of choice after a mismatch
 

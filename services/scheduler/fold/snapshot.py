@@ -126,7 +126,8 @@ def _dump_worker(worker: Worker) -> dict[str, object]:
 
 
 def _load_slot(values: dict[str, Any]) -> Slot:
-    return Slot(**values | {"resident": tuple(values.get("resident", ()))})
+    pinned = tuple((model, size) for model, size in values.get("pinned", ()))
+    return Slot(**values | {"resident": tuple(values.get("resident", ())), "pinned": pinned})
 
 
 def _load_worker(raw: Mapping[str, Any], names: Sequence[str]) -> Worker:

@@ -29,6 +29,7 @@ def _changed(books: Books, entry: Entry, event: Event) -> None:
     for info in event.slots:
         slot = worker.slots.setdefault(info.index, _slot(info))
         slot.device, slot.kind, slot.bytes, slot.listed = info.device, info.kind, info.bytes, True
+        slot.pinned = _pinned(info)
         running = books.jobs.get(slot.running or "")
         if running is None or running.model in info.models:  # else it was collected before the start
             slot.resident = info.models
@@ -123,7 +124,11 @@ def _mismatch(books: Books, entry: Entry, event: Event) -> None:
 
 
 def _slot(info: SlotInfo) -> Slot:
-    return Slot(info.index, info.device, info.kind, info.bytes, resident=info.models)
+    return Slot(info.index, info.device, info.kind, info.bytes, resident=info.models, pinned=_pinned(info))
+
+
+def _pinned(info: SlotInfo) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((info.pinned or {}).items()))
 
 
 WORKER_FOLDS: Mapping[str, Fold] = {
