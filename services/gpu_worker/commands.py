@@ -19,6 +19,7 @@ from contracts.store.replies import Reply
 from services.gpu_worker.deck import Shop
 from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.residency.ledger import Want
+from services.gpu_worker.slots.child_process import cannot_start
 from services.gpu_worker.writer import GaveUp, until_answered
 
 log = structlog.get_logger()
@@ -65,7 +66,7 @@ class Commands:
         try:
             refusal = await self._roomiest(spec, device).load_model(want)
         except OSError as error:
-            return await self._fail("load_model", reference, f"cannot start a child: {error.strerror}")
+            return await self._fail("load_model", reference, cannot_start(spec.interpreter, error))
         if refusal is not None:
             await self._fail("load_model", reference, refusal.reason)
         return None

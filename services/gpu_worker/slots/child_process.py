@@ -149,6 +149,12 @@ class ChildProcess(asyncio.Protocol):
         return status
 
 
+def cannot_start(interpreter: str, error: OSError) -> str:
+    """Return what callers are told when a model's child cannot be started: not where the interpreter was looked for."""
+    what = "its `interpreter` in pipelines.toml" if interpreter else "a child"
+    return f"cannot start {what}: {error.strerror}"
+
+
 def spawn(
     spec: ChildSpec, on_frame: Callable[[Frame], None], on_violation: Callable[[ProtocolError], None]
 ) -> ChildProcess:

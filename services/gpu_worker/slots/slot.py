@@ -22,6 +22,7 @@ from services.gpu_worker.residency.ledger import Want
 from services.gpu_worker.residency.self_test import was_whole
 from services.gpu_worker.slots import watchdog
 from services.gpu_worker.slots.attempt import Attempt, Listener, Loaded, Member
+from services.gpu_worker.slots.child_process import cannot_start
 from services.gpu_worker.slots.frames import (
     BatchOver,
     Cancelled,
@@ -193,7 +194,7 @@ class Slot:
         try:
             found = None if asking.cancelled() else asking.result()
         except OSError as error:
-            run.load_failed = LoadFailed("model_load_failed", f"cannot start a child: {error.strerror}")
+            run.load_failed = LoadFailed("model_load_failed", cannot_start(want.model.interpreter, error))
             found = None
         if isinstance(found, Resident) and not run.ended.done():
             return found
