@@ -3,6 +3,7 @@
 import asyncio
 import random
 import signal
+from collections.abc import Coroutine
 
 import pytest
 
@@ -81,7 +82,7 @@ async def test_a_cancel_gets_through_a_flood_of_output_and_progress(stack: Stack
     assert (await stack.cancel(job)).status in (202, 200)  # 200: it had stopped before the answer was written
     await stack.wait_for(job, "job.cancelled")
 
-    assert stack.log.ms_between(job, "job.cancel_requested", "job.cancelled") < 2_500
+    assert stack.log.ms_between(job, "job.cancel_requested", "job.cancelled") < 2_000
     assert len(stack.log.of(job, "job.progress")) < 100
     await stack.submit("noop")
     await stack.wait_for_ends()
@@ -173,20 +174,23 @@ async def test_a_storm_of_cancels_ends_every_job_once_and_slows_nobody_down(stac
 
 
 async def test_clients_that_hang_up_change_nothing(stack: Stack) -> None:
-    """Field case 55: 150 callers go away in the middle of a POST or a GET; what was accepted runs, once."""
+    """Field case 55: 300 callers go away while they wait for their job, 100 in a GET; what was accepted runs once."""
     job = await stack.submit("slow", {"steps": 20, "step_s": 0.05})
+    body = {"userId": "u", "prompt": "p", "model": "noop", "input": {}}
 
-    async def hang_up(number: int) -> None:
-        asking = stack.post_job("noop") if number % 3 == 0 else stack.get(job)
+    async def hang_up(asking: Coroutine[object, object, object], within_s: float) -> None:
         task = asyncio.ensure_future(asking)
-        await asyncio.wait([task], timeout=random.random() * 0.05)
+        await asyncio.wait([task], timeout=random.random() * within_s)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    await asyncio.gather(*(hang_up(number) for number in range(150)))
+    waits = (stack.request("POST", "/v1/jobs", body, headers={"Prefer": "wait=30"}) for _ in range(300))
+    looks = (stack.get(job) for _ in range(100))
+    await asyncio.gather(*(hang_up(wait, 0.5) for wait in waits), *(hang_up(look, 0.05) for look in looks))
     last = await stack.submit("noop")
 
     assert await stack.wait_for_ends(job, last) == ["job.completed", "job.completed"]
     stack.jobs = [entry.subject for entry in stack.log.entries if entry.type == "job.created"]
-    await stack.wait_for_ends()
+    assert len(stack.jobs) > 100  # most hung up after their job was accepted
+    assert set(await stack.wait_for_ends()) == {"job.completed"}
     await stack.audit()
