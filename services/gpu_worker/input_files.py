@@ -80,8 +80,11 @@ class InputFiles:
                 for name, each in files.items():
                     fields |= await self._fetched(name, each, fields.get(name), folder, room)
                 if ARTIFACTS in fields and wanted.pools:
+                    room.is_copying = True
                     fields[ARTIFACTS] = await self._copied(wanted, folder, room)
         except TimeoutError:
+            if room.is_copying:  # our own store is to blame, not who named the files
+                raise InputFault("input_fetch_failed", "the store of files does not answer", retryable=True) from None
             raise InputFault("input_rejected", "the files of this job took too long", retryable=False) from None
         except OSError as error:
             message = f"the files of this job could not be written: {error.strerror}"
@@ -171,6 +174,7 @@ class _Room:
 
     def __init__(self, left_bytes: int) -> None:
         self.left_bytes, self._files = left_bytes, 0
+        self.is_copying = False
 
     def count(self) -> int:
         self._files += 1

@@ -3,13 +3,15 @@
 import asyncio
 import hashlib
 import struct
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from contracts import events as ev
-from contracts.artifacts import Upload
+from contracts.artifacts import Content, Shelf, Upload
+from contracts.artifacts.local import LocalObjects
 from contracts.job import JobStatus
 from contracts.store import Store
 from services.gpu_worker.input_files import InputLimits
@@ -137,6 +139,27 @@ async def test_a_stored_file_is_looked_at_again_when_the_job_runs(store: Store, 
         assert isinstance(tried, ev.JobAttemptFailed)
         code, retryable = ("input_fetch_failed", True) if fault == "changed" else ("input_rejected", False)
         assert (tried.error.code, tried.error.retryable) == (code, retryable)
+
+
+async def test_a_store_of_files_that_hangs_is_not_the_jobs_fault(store: Store, tmp_path: Path) -> None:
+    released = threading.Event()
+
+    class Hanging(LocalObjects):
+        def get(self, key: str, start: int = 0, end: int | None = None) -> Content | None:
+            released.wait()
+            return None
+
+    limits = InputLimits(10_000, 20_000, 1_000_000, timeout_s=0.1)
+    try:
+        async with staff(store, tmp_path, shelf=Shelf(Hanging(tmp_path / "store")), input_limits=limits) as own:
+            kept = f"art_{PART}_1_0"
+            job_id = await own.stage.admit("files", artifact_pools={kept: "other"}, inputArtifacts=[kept])
+            await own.stage.offer(job_id, own.worker_id)
+            tried = await own.stage.saw("job.attempt_failed", job_id)
+            assert isinstance(tried, ev.JobAttemptFailed)
+            assert (tried.error.code, tried.error.retryable) == ("input_fetch_failed", True)
+    finally:
+        released.set()
 
 
 async def test_a_cancel_ends_a_fetch(store: Store, tmp_path: Path) -> None:
