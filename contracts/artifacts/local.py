@@ -1,18 +1,22 @@
 """Objects in a directory: of this host, or one that all hosts share.
 
 Promises: what is put durably is on the disk (fsync) before its name appears; no link in an object's place is followed.
-Does not promise that a file survives the loss of its disk.
+What a killed process left half put is listed, and can be removed, once it is LEFT_S old. Does not promise that a file
+survives the loss of its disk.
 """
 
 import errno
 import os
 import shutil
+import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Literal, Self
 
 from contracts.artifacts.objects import CHUNK_BYTES, Content, StoreAway, Stored
 
+LEFT_S = 3_600.0
 _PART = ".part"
 
 
@@ -24,7 +28,7 @@ class LocalObjects:
 
     def put_file(self, key: str, source: Path | bytes, mime: str, durable: bool = True) -> None:
         target = self._root / key
-        part = target.with_name(f".{target.name}{_PART}")
+        part = target.with_name(f".{target.name}.{uuid.uuid4().hex}{_PART}")  # two may put the same key at once
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             _place(source, part)
@@ -56,7 +60,7 @@ class LocalObjects:
         for folder, _, names in os.walk(self._root / prefix):
             for name in names:
                 path = Path(folder, name)
-                if not name.endswith(_PART) and (status := _status(path)) is not None:
+                if (status := _status(path)) is not None and not _is_being_put(name, status):
                     key = path.relative_to(self._root).as_posix()
                     yield Stored(key, status.st_size, status.st_mtime_ns // 1_000_000)
 
@@ -105,6 +109,10 @@ def _place(source: Path | bytes, part: Path) -> None:
 def _sync(part: Path) -> None:
     with part.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def _is_being_put(name: str, status: os.stat_result) -> bool:
+    return name.endswith(_PART) and time.time() - status.st_mtime < LEFT_S
 
 
 def _status(path: Path) -> os.stat_result | None:

@@ -2,10 +2,14 @@
 
 Promises: what is kept has the size, the hash and the type that were announced; its bytes were hashed by us after the
 last moment at which the sender could change them, since they are copied out of the sender's reach first; keeping twice
-is keeping once. What is never completed is swept away. Blocking throughout: call it in a thread.
+is keeping once. What is never completed is swept away, also what a killed process left of it on this host. Blocking
+throughout: call it in a thread. Does not promise that two processes of ours keep the same bytes if both are asked to
+complete at the very moment at which the sender, who announced no hash, exchanges them.
 """
 
 import hashlib
+import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +84,11 @@ class Uploads:
         self._objects.put_file(_bytes_key(upload_id), source, "application/octet-stream")
 
     def complete(self, announced: Announced, pool: str, now_ms: int) -> ArtifactRecord:
-        """Check what was sent and keep it. Raises Problem, StoreAway."""
+        """Check what was sent and keep it; what was kept meanwhile stays as it is. Raises Problem, StoreAway."""
+        kept = self._shelf.find(pool, announced.id)
+        if kept is not None:
+            self.forget(announced.id)
+            return kept
         self._rules.folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._rules.folder) as folder:
             copy = Path(folder, "copy")
@@ -102,6 +110,9 @@ class Uploads:
 
     def sweep(self, before_ms: int) -> int:
         """Remove what was announced or sent before this time; returns how many objects. Raises StoreAway."""
+        for folder in self._rules.folder.iterdir() if self._rules.folder.exists() else ():
+            if _touched_ms(folder) < before_ms:
+                shutil.rmtree(folder, ignore_errors=True)
         old = [each.key for each in self._objects.list(INCOMING) if each.modified_ms < before_ms]
         for key in old:
             self._objects.delete(key)
@@ -154,6 +165,14 @@ def _faults(announced: Announced, copy: Path, most_pixels: int) -> tuple[Fault, 
     if picture is not None and (picture.pixels is None or picture.pixels > most_pixels):
         faults.append(Fault("", "too_large", f"a picture may have {most_pixels} pixels"))
     return tuple(faults)
+
+
+def _touched_ms(folder: Path) -> int:
+    """Return when a file of a folder was last written to: one may be coming in for hours."""
+    try:
+        return max(each.stat().st_mtime_ns for each in (folder, *folder.iterdir())) // 1_000_000
+    except OSError:  # it went away meanwhile
+        return sys.maxsize
 
 
 def _facts_key(upload_id: str) -> str:

@@ -4,7 +4,9 @@ import hashlib
 import os
 import socket
 import threading
+import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,24 @@ def test_a_repeated_put_replaces_and_changes_the_version(objects: Objects) -> No
         versions.append(found.version)
         assert all_of(found) == data
     assert versions[0] != versions[1]
+
+
+def test_who_puts_the_same_key_at_once_leaves_one_whole_object(tmp_path: Path) -> None:
+    objects = stores.open_local(tmp_path)
+    contents = [bytes([number]) * 300_000 for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        for _ in threads.map(lambda data: objects.put_file("a/same", data, "text/plain", durable=False), contents * 5):
+            assert all_of(objects.get("a/same")) in contents
+    assert [each.key for each in objects.list("a/")] == ["a/same"]
+
+
+def test_what_a_killed_process_left_half_put_can_be_removed(tmp_path: Path) -> None:
+    objects = stores.open_local(tmp_path)
+    for name, age_s in ((".one.x.part", 10), (".two.x.part", 7_200)):
+        (tmp_path / "a").mkdir(exist_ok=True)
+        (tmp_path / "a" / name).write_bytes(b"")
+        os.utime(tmp_path / "a" / name, (time.time() - age_s,) * 2)
+    assert [each.key for each in objects.list("a/")] == ["a/.two.x.part"]
 
 
 def test_what_is_not_there_is_none_and_deleting_it_is_no_error(objects: Objects) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import struct
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -129,6 +130,52 @@ async def test_bytes_that_come_after_completion_change_nothing(api: Api) -> None
     await send(api, ticket, b"other" * 10)
     async with api.session.get(api.url + f"/v1/artifacts/{ticket['id']}/content", headers=bearer(api)) as content:
         assert await content.read() == PNG
+
+
+async def test_what_was_kept_is_kept_when_it_is_completed_anew(api: Api, tmp_path: Path) -> None:
+    """As by another process, which had read the announcement before it was removed."""
+    ticket = await announce(api, PNG)
+    await send(api, ticket, PNG)
+    uploads = api.service._uploads._uploads
+    announced = uploads.find(ticket["id"])
+    assert announced is not None
+    first = uploads.complete(announced, "default", 1_000)
+    (tmp_path / "other").write_bytes(PNG[:-1] + b"x")
+    uploads.take(ticket["id"], tmp_path / "other")
+    assert uploads.complete(announced, "default", 2_000) == first
+
+
+async def test_who_completes_at_the_same_moment_gets_the_same_file(local: Api) -> None:
+    """Also while the sender exchanges the bytes: no hash was announced that would tell them apart."""
+    ticket = await announce(local, PNG)
+    here = ticket | {"url": local.url + ticket["url"].removeprefix("https://gen.example")}
+    await send(local, here, PNG)
+    other = PNG[:-1] + b"x"
+
+    answers = await asyncio.gather(*(complete(local, ticket) for _ in range(6)), send(local, here, other))
+    done = [each for each in answers if isinstance(each, Answer)]
+
+    assert [each.status for each in done] == [200] * 6
+    assert all(each.body == done[0].body for each in done)
+    content = f"{local.url}/v1/artifacts/{ticket['id']}/content"
+    async with local.session.get(content, headers=bearer(local)) as kept:
+        assert hashlib.sha256(await kept.read()).hexdigest() == done[0].body["sha256"]
+
+
+async def test_what_a_killed_process_left_of_an_upload_is_swept_away(local: Api) -> None:
+    folder = local.service.context.settings.data_dir / "uploads"
+    (folder / "tmp1").mkdir(parents=True)
+    (folder / "tmp1" / "part").write_bytes(bytes(10))
+    (folder / "tmp2").mkdir()
+    uploads, now_ms = local.service._uploads._uploads, time.time_ns() // 1_000_000
+    os.utime(folder / "tmp1", (1, 1))  # a directory is as old as its first file; the file is written to
+
+    uploads.sweep(now_ms - 60_000)
+    assert {each.name for each in folder.iterdir()} == {"tmp1", "tmp2"}
+    os.utime(folder / "tmp1", (1, 1))
+    os.utime(folder / "tmp1" / "part", (1, 1))
+    uploads.sweep(now_ms - 60_000)
+    assert {each.name for each in folder.iterdir()} == {"tmp2"}
 
 
 async def test_what_nobody_completes_is_swept_away(api: Api) -> None:

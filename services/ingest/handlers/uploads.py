@@ -8,6 +8,7 @@ import asyncio
 import tempfile
 from functools import partial
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import structlog
 from aiohttp import web
@@ -44,6 +45,7 @@ class UploadHandlers:
         self._context = context
         self._mint = Mint(context.now_ms)
         settings = context.settings
+        self._completing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._life_ms = round(settings.inputs.upload_s * 1000)
         self._folder = settings.data_dir.absolute() / "uploads"
         keep_ms = round(settings.retention.artifacts_s * 1000)
@@ -94,6 +96,11 @@ class UploadHandlers:
     async def complete(self, request: web.Request, caller: Caller) -> web.Response:
         """Check what was sent and keep it; 200 with the artifact, also when it was completed before."""
         check_query(request, _NOTHING)
+        one_by_one = self._completing.setdefault(request.match_info["id"], asyncio.Lock())
+        async with one_by_one:
+            return await self._complete(request, caller)
+
+    async def _complete(self, request: web.Request, caller: Caller) -> web.Response:
         files, now_ms = self._context.files, self._context.now_ms()
         announced = await self._announced(request, caller.tenant_id)
         if announced is None:
