@@ -192,3 +192,24 @@ async def test_a_job_alone_is_not_too_large_for_a_device_that_is_not_whole(
         assert [(failure.error.code, failure.will_retry, failure.alone) for failure in failures] == [
             ("out_of_memory", True, True)
         ] * 2
+
+
+async def test_a_job_that_crashes_the_device_in_two_children_is_poison_and_its_neighbours_are_well(
+    store: Store, store_url: str, tmp_path: Path
+) -> None:
+    """Field case 37: the same model, the same slot; a fault of the device itself makes no poison."""
+    async with fleet(store, store_url, tmp_path, "sim:128MiB", ["h1"]) as pool:
+        texts = ("CUDA error: device-side assert triggered", "CUDA error: uncorrectable ECC error encountered")
+        bad, unlucky = [await pool.admit(MODEL, vram_bytes=60 * MIB, mib=[1], text=text) for text in texts]
+        healthy = [await pool.take(5) for _ in range(5)]
+        states = await pool.all_ended([bad, unlucky, *healthy])
+        await pool.saw("job.failed", count=2)
+
+        assert [(str(state.status), state.attempt) for state in states] == [
+            ("failed", 2), ("failed", 3), *[("completed", 1)] * 5
+        ]  # fmt: skip
+        ends = [pool.of(ev.JobFailed, job_id)[0] for job_id in (bad, unlucky)]
+        assert [(end.error.code, end.dead_lettered) for end in ends] == [("poison", True), ("device_unavailable", True)]
+        assert {failure.error.code for failure in pool.of(ev.JobAttemptFailed, bad)} == {"child_crashed"}
+        assert len(pool.of(ev.ModelLoadStarted)) >= 5  # each of the five took a fresh child's place
+        assert verify(pool.entries) == []

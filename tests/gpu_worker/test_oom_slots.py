@@ -2,12 +2,16 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from contracts.model_spec import ModelSpec
+from services.gpu_worker.child import self_test as probe
+from services.gpu_worker.child.device import Device
+from services.gpu_worker.child.memory_errors import is_oom
 from services.gpu_worker.residency import self_test
 from services.gpu_worker.slots.memory import SUPPORTED
 from services.gpu_worker.slots.outcome import Outcome, Verdict
@@ -127,6 +131,54 @@ async def test_three_in_a_row_take_the_slot_out_of_service_until_its_device_has_
         await eventually(lambda: not own.slot.quarantined, "the device has passed")
         assert own.memory.ledger.held_bytes == 0
         assert (await run(own, spec, mib=[80])).verdict is Verdict.COMPLETED
+
+
+async def test_out_of_memory_in_load_counts_as_well(tmp_path: Path) -> None:
+    spec = taker(tmp_path, LOAD_MIB="150")
+    async with rig(tmp_path, kind="sim", device_mib=200) as own:
+        for _ in range(3):
+            assert (await run(own, spec, mib=[1])).code == "out_of_memory"
+        assert own.slot.quarantined
+        await eventually(lambda: not own.slot.quarantined, "nothing is wrong with the device")
+        assert (await run(own, spec, 0, alone=True, mib=[1])).verdict is Verdict.COMPLETED
+
+
+class Driver:
+    """A GPU's driver that refuses one of its calls, and notes all of them."""
+
+    def __init__(self, refuses: str = "", status: int = 0) -> None:
+        self.calls: list[str] = []
+        self._refuses, self._status = refuses, status
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        def call(*arguments: object) -> int:
+            self.calls.append(name)
+            return self._status if name == self._refuses else 0
+
+        return call
+
+
+@pytest.mark.parametrize(
+    ("kind", "takes", "gives"), [("cuda", "cuMemAlloc_v2", "cuMemFree_v2"), ("rocm", "hipMalloc", "hipFree")]
+)
+def test_on_a_gpu_the_driver_is_asked_for_the_bytes(
+    monkeypatch: pytest.MonkeyPatch, kind: str, takes: str, gives: str
+) -> None:
+    """With a driver that is made up: which calls, in which order, and what a refusal is called."""
+    for driver, says in (
+        (Driver(), None),
+        (Driver(takes, 2), "out of memory"),
+        (Driver(takes, 700), "700"),
+    ):
+        monkeypatch.setattr("ctypes.CDLL", lambda name, driver=driver: driver)
+        device = Device(kind, 0, 1000 * MIB, 100 * MIB)
+        if says is None:
+            probe.load(device, None)
+            assert driver.calls[-2:] == [takes, gives]
+            continue
+        with pytest.raises(RuntimeError, match=says) as raised:
+            probe.load(device, None)
+        assert is_oom(raised.value) is (says == "out of memory")
 
 
 async def test_a_slot_that_is_back_is_on_probation_until_a_job_completes(tmp_path: Path, crowded: Crowd) -> None:

@@ -15,7 +15,7 @@ DRIVERS = {"cuda": "libcuda.so.1", "rocm": "libamdhip64.so"}
 
 
 def load(device: Any, prepared: None) -> None:
-    size = device.bytes * PERCENT // 100
+    size = device.allocatable_bytes * PERCENT // 100
     if device.kind in DRIVERS:
         take_on_gpu(device.kind, size)
     else:  # address space is what the kernel counts against the slice: nothing has to be written to
