@@ -184,8 +184,9 @@ def _example(spec: ModelSpec) -> str | None:
 @contextmanager
 def _claimed(text: str) -> Iterator[Device]:
     """Hold the first device of the specification, as a worker would. Raises DeviceError."""
-    host = this_host(Gpus(os.environ).found)
-    devices = claim_devices(parse_devices(text, host.memory_bytes, host.found)[:1], host.name, host.lock_dir)
+    gpus = Gpus(os.environ)
+    host = this_host(gpus.found)
+    devices = claim_devices(parse_devices(text, host.memory_bytes, host.found)[:1], host.name, host.lock_dir, gpus)
     try:
         yield devices[0]
     finally:
@@ -216,7 +217,7 @@ def _profile(place: _Place, spec: ModelSpec, device: Device, plan: Plan, measure
     names = sorted({name for point in plan.points for name in point})
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     try:
-        return make_profile(machine, names, measured.points, device.bytes_total, measured_at=now)
+        return make_profile(machine, names, measured.points, device.bytes_total, measured.context_bytes, now)
     except ValueError:
         least = report.shown(plan.points[0])
         raise AuditFailed(f"nothing fits: even {least} runs out of {device.bytes_total >> 20} MiB") from None

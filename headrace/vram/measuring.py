@@ -5,9 +5,10 @@ running out of memory; the highest of several runs of a point counts; each point
 of it may be given. What else a run does (files, previews) is thrown away.
 """
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from contracts.model_spec import ModelSpec
@@ -20,12 +21,14 @@ from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.slots.attempt import Attempt, Bounds, Loaded
 from services.gpu_worker.slots.child_process import child_environment
 from services.gpu_worker.slots.frames import Telemetry
+from services.gpu_worker.slots.gpu_memory import GpuMemory
 from services.gpu_worker.slots.outcome import Outcome, Verdict
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.slots.watchdog import Limits
 
 OUT_OF_MEMORY = frozenset({"out_of_memory", "host_out_of_memory"})
 LOG_TAIL_BYTES = 2_000
+SAMPLE_S = 0.03
 SLICE_TRIES = 6  # each a tenth larger than the one before
 
 
@@ -50,6 +53,7 @@ class Measured:
     points: list[Point] = field(default_factory=list)
     skipped: list[Mapping[str, Number]] = field(default_factory=list)
     runtimes: dict[str, str] = field(default_factory=dict)
+    context_bytes: int = 0  # of a process, in none of the peaks
 
 
 class _Nobody:
@@ -73,10 +77,22 @@ async def measure(plan: Plan, device: Device, threads: int, folder: Path, on_poi
                 if found.points[-1].peak_bytes is None:
                     failed.append(point)
                 found.runtimes |= in_use(runs.slot.child_pid, versions)
+                found.context_bytes = max(found.context_bytes, runs.context_bytes)
             on_point(number)
     finally:
         await runs.memory.close()
-    return found
+    return without_context(found)
+
+
+def without_context(found: Measured) -> Measured:
+    """Take out of the peaks what a process holds anyway."""
+    points = [
+        point if point.peak_bytes is None else point.model_copy(
+            update={"peak_bytes": max(0, point.peak_bytes - found.context_bytes)}
+        )
+        for point in found.points
+    ]  # fmt: skip
+    return replace(found, points=points)
 
 
 class _Runs:
@@ -88,6 +104,7 @@ class _Runs:
             device, Bounds(), lambda env: child_environment(os.environ, env, threads, limits_memory=True)
         )
         self.slot = Slot(self.memory)
+        self.context_bytes = 0
         self._begun = 0
         self._is_warm = False
 
@@ -133,11 +150,25 @@ class _Runs:
             f"audit-{self._begun}", 1, spec, {**self._plan.inputs, **point}, slice_bytes, scratch, log,
             Limits(spec.timeout_s, spec.silence_s),
         )  # fmt: skip
-        outcome = await self.slot.run(attempt, _Nobody())
+        sampling = asyncio.ensure_future(self._sample()) if self._device.is_gpu else None
+        try:
+            outcome = await self.slot.run(attempt, _Nobody())
+        finally:
+            if sampling is not None:
+                sampling.cancel()
         if outcome.verdict is Verdict.COMPLETED or outcome.code in OUT_OF_MEMORY:
             return outcome
         shown = ", ".join(f"{name}={value}" for name, value in point.items())
         raise AuditFailed(f"{shown or 'the run'}: {outcome.code}: {outcome.message}{_tail(log)}")
+
+    async def _sample(self) -> None:
+        """Look at a GPU often: what is in no allocator of torch's has no peak but what was seen."""
+        while True:
+            memory = self.slot.process_memory
+            if isinstance(memory, GpuMemory):
+                memory.sample()
+                self.context_bytes = memory.context_bytes
+            await asyncio.sleep(SAMPLE_S)
 
 
 def _tail(log: Path) -> str:

@@ -48,7 +48,9 @@ class ProfileWatch:
         """Return what has to be told of a run."""
         spec, device = seen.spec, device_key(seen.device)
         measured = spec.profile.nearest(device) if spec.profile else ()
-        left_bytes = self._after(seen)
+        context_bytes = max((profile.context_bytes for profile in measured), default=0)
+        peak_bytes = max(0, seen.peak_bytes - context_bytes)  # as in the profile
+        left_bytes = self._after(seen, peak_bytes)
         bucket = bucket_of(spec, seen.inputs)
         told = self._told.setdefault((device, spec.reference), {})
         key = bucket or "" if bucket in told or len(told) < MOST_BUCKETS else _OTHERS
@@ -56,13 +58,12 @@ class ProfileWatch:
         is_new = not measured and key not in told
         told_peak_bytes, told_bytes = told.get(key, (0, 0))
         known_bytes = max(told_peak_bytes, left_bytes, *expected)
-        if not seen.after_oom and not is_new and seen.peak_bytes * 100 <= known_bytes * (100 + DRIFT_PERCENT):
+        if not seen.after_oom and not is_new and peak_bytes * 100 <= known_bytes * (100 + DRIFT_PERCENT):
             return None
-        context_bytes = max((profile.context_bytes for profile in measured), default=0)
         source: ev.ProfileSource = "oom" if seen.after_oom else "provisional" if is_new else "drift"
-        more_bytes = raised(seen.peak_bytes) if seen.after_oom else reserved(seen.peak_bytes)
+        more_bytes = raised(peak_bytes) if seen.after_oom else reserved(peak_bytes)
         needed_bytes = min(seen.room_bytes, context_bytes + more_bytes)
-        told[key] = max(told_peak_bytes, seen.peak_bytes), max(told_bytes, needed_bytes)
+        told[key] = max(told_peak_bytes, peak_bytes), max(told_bytes, needed_bytes)
         if needed_bytes <= told_bytes:  # jobs that were created before run out of memory, too
             return None
         return ev.ModelProfiled(
@@ -70,11 +71,11 @@ class ProfileWatch:
             bytes=needed_bytes,
         )  # fmt: skip
 
-    def _after(self, seen: Seen) -> int:
+    def _after(self, seen: Seen, peak_bytes: int) -> int:
         """Return what earlier jobs may have left in the child of this run, and note the run."""
         child = (seen.device.name, seen.spec.reference)
         left_bytes = 0 if seen.is_fresh else self._left.get(child, 0)
-        self._left[child] = max(left_bytes, seen.peak_bytes)
+        self._left[child] = max(left_bytes, peak_bytes)
         return left_bytes
 
 

@@ -36,7 +36,7 @@ from services.gpu_worker.slots.frames import (
     encode_run,
     encode_run_batch,
 )
-from services.gpu_worker.slots.memory import oom_kills
+from services.gpu_worker.slots.memory import ProcessMemory, oom_kills
 from services.gpu_worker.slots.one_pass import Pass
 from services.gpu_worker.slots.outcome import OUT_OF_MEMORY, Outcome, Stop, Verdict, classify, of_member
 from services.gpu_worker.slots.quarantine import Quarantine
@@ -74,6 +74,11 @@ class Slot:
     @property
     def child_pid(self) -> int | None:
         return self._resident.pid if self._resident and not self._resident.is_gone else None
+
+    @property
+    def process_memory(self) -> ProcessMemory | None:
+        """The memory of the child it used last, for who looks at it while it runs."""
+        return self._resident.process.memory if self._resident and not self._resident.is_gone else None
 
     @property
     def warm_model(self) -> ModelSpec | None:

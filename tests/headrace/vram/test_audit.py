@@ -11,12 +11,14 @@ from typer.testing import CliRunner, Result
 
 from contracts import events as ev
 from contracts.models import load
-from contracts.profiles import ModelProfiles, predict, read_profiles
+from contracts.profiles import Machine, ModelProfiles, Point, make_profile, predict, read_profiles
 from contracts.store import Store
 from contracts.wire import Entry
 from headrace.cli import app
 from headrace.exits import Exit
+from headrace.vram.measuring import Measured, without_context
 from headrace.vram.plot import draw
+from headrace.vram.report import rows
 
 MIB = 1 << 20
 # Takes `at_first` once for good, `size x batch` MiB for as long as it runs.
@@ -132,6 +134,17 @@ def test_what_only_the_first_run_of_a_child_takes_does_not_count(pipelines: Path
 
     for row in found["points"]:
         assert row["peakMib"] == pytest.approx(10 + row["size"], abs=1)
+
+
+def test_what_a_process_holds_anyway_is_in_no_peak_and_counts_once_for_each_child() -> None:
+    points = [Point(inputs={"size": 1}, peak_bytes=1_500), Point(inputs={"size": 2})]
+    found = without_context(Measured(points, context_bytes=500))
+
+    assert [point.peak_bytes for point in found.points] == [1_000, None]
+    made = make_profile(Machine(kind="cuda"), ["size"], found.points, 10_000, found.context_bytes)
+    (row, _) = rows(made, 10_000, 1_000)
+    assert row["concurrency"] == (10_000 - 1_000) // (500 + 1_080) == 5
+    assert predict(made, {"size": 1}).bytes == 500 + 1_080
 
 
 def test_where_nothing_fits_there_is_no_profile(pipelines: Path) -> None:
