@@ -56,6 +56,7 @@ class Profile(_Part):
     machine: Machine
     budget_bytes: int = Field(gt=0)  # what a point without a peak did not fit into
     context_bytes: int = Field(default=0, ge=0)  # of a process, whatever it computes
+    weights_bytes: int | None = None  # what a child holds once the model is loaded, before it has run
     points: tuple[Point, ...] = Field(min_length=1)
     fit: Fit
     measured_at: str = ""
@@ -125,13 +126,13 @@ def read_profiles(text: bytes) -> ModelProfiles:
 
 def make_profile(
     machine: Machine, inputs: Sequence[str], points: Sequence[Point], budget_bytes: int, context_bytes: int = 0,
-    measured_at: str = "",
+    measured_at: str = "", weights_bytes: int | None = None,
 ) -> Profile:  # fmt: skip
     """Fit what was measured. Raises ValueError if no point has a peak."""
     measured = [(point.inputs, point.peak_bytes) for point in points]
     return Profile(
         machine=machine, budget_bytes=budget_bytes, context_bytes=context_bytes, points=tuple(points),
-        fit=fit_points(tuple(inputs), measured), measured_at=measured_at,
+        fit=fit_points(tuple(inputs), measured), measured_at=measured_at, weights_bytes=weights_bytes,
     )  # fmt: skip
 
 

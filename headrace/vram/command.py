@@ -217,7 +217,9 @@ def _profile(place: _Place, spec: ModelSpec, device: Device, plan: Plan, measure
     names = sorted({name for point in plan.points for name in point})
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     try:
-        return make_profile(machine, names, measured.points, device.bytes_total, measured.context_bytes, now)
+        return make_profile(
+            machine, names, measured.points, device.bytes_total, measured.context_bytes, now, measured.weights_bytes
+        )
     except ValueError:
         least = report.shown(plan.points[0])
         raise AuditFailed(f"nothing fits: even {least} runs out of {device.bytes_total >> 20} MiB") from None

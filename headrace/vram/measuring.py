@@ -54,14 +54,20 @@ class Measured:
     skipped: list[Mapping[str, Number]] = field(default_factory=list)
     runtimes: dict[str, str] = field(default_factory=dict)
     context_bytes: int = 0  # of a process, in none of the peaks
+    weights_bytes: int | None = None  # of the model once it is loaded
 
 
-class _Nobody:
-    """Listens to an attempt for no one."""
+class _Loads:
+    """Listens to attempts for what a loaded model holds."""
+
+    def __init__(self) -> None:
+        self.weights_bytes: int | None = None
 
     def on_load_started(self) -> None: ...
-    def on_loaded(self, loaded: Loaded) -> None: ...
     def on_telemetry(self, frame: Telemetry) -> None: ...
+
+    def on_loaded(self, loaded: Loaded) -> None:
+        self.weights_bytes = loaded.bytes
 
 
 async def measure(plan: Plan, device: Device, threads: int, folder: Path, on_point: Callable[[int], None]) -> Measured:
@@ -78,6 +84,7 @@ async def measure(plan: Plan, device: Device, threads: int, folder: Path, on_poi
                     failed.append(point)
                 found.runtimes |= in_use(runs.slot.child_pid, versions)
                 found.context_bytes = max(found.context_bytes, runs.context_bytes)
+                found.weights_bytes = runs.loads.weights_bytes
             on_point(number)
     finally:
         await runs.memory.close()
@@ -104,7 +111,7 @@ class _Runs:
             device, Bounds(), lambda env: child_environment(os.environ, env, threads, limits_memory=True)
         )
         self.slot = Slot(self.memory)
-        self.context_bytes = 0
+        self.context_bytes, self.loads = 0, _Loads()
         self._begun = 0
         self._is_warm = False
 
@@ -152,7 +159,7 @@ class _Runs:
         )  # fmt: skip
         sampling = asyncio.ensure_future(self._sample()) if self._device.is_gpu else None
         try:
-            outcome = await self.slot.run(attempt, _Nobody())
+            outcome = await self.slot.run(attempt, self.loads)
         finally:
             if sampling is not None:
                 sampling.cancel()

@@ -42,6 +42,7 @@ def summary(model: str, profile: Profile, device_bytes: int, reserve_bytes: int)
         "deviceMib": _mib(device_bytes),
         "reserveMib": _mib(reserve_bytes),
         "contextMib": _mib(profile.context_bytes),
+        "weightsMib": _mib(profile.weights_bytes),
         "fit": formula(profile),
         "worstErrorPercent": round(profile.fit.worst_error * 100, 2),
         "measuredAt": profile.measured_at or None,

@@ -88,6 +88,8 @@ def test_peaks_of_real_children_become_a_line_a_table_a_picture_and_a_profile(pi
     assert [point.inputs for point in profile.points] == [{"size": size} for size in (8, 16, 24, 32)]
     for point in profile.points:
         assert point.peak_bytes == pytest.approx(point.inputs["size"] * MIB, abs=MIB)
+    assert profile.weights_bytes is not None
+    assert profile.weights_bytes < MIB  # there are none
     assert profile.fit.kind == "linear"
     assert profile.fit.worst_error < 0.05
     assert spec is not None
