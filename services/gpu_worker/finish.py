@@ -238,8 +238,12 @@ def device_released(running: Running, outcome: Outcome) -> ev.JobDeviceReleased:
 
 
 def is_empty(folder: Path) -> bool:
-    with os.scandir(folder) as entries:
-        return next(entries, None) is None
+    """Tell whether it is a directory with nothing in it, and not what author code put in its place."""
+    try:
+        with os.scandir(folder) as entries:
+            return not folder.is_symlink() and next(entries, None) is None
+    except OSError:
+        return False
 
 
 def _tidy(scratch: Path, kept_log: Path | None) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from contracts import events as ev
 from contracts.job import JobStatus
 from contracts.store import Store
+from services.gpu_worker.finish import is_empty
 from tests.gpu_worker.process import worker
 from tests.gpu_worker.rig import PATIENCE_S, eventually
 from tests.gpu_worker.stage import POOL, Stage
@@ -83,6 +84,9 @@ FAULTS = [
     Fault("a file is a link to outside", "escapes", FINAL, {"link": "/etc/hostname"}),
     Fault("writes past its limit", "writes", FINAL, {"bytes": OVER}),
     Fault("writes past its limit and forgives", "writes", None, {"bytes": OVER, "forgives": True}),
+    Fault("removes its folder", "vandal", None),
+    Fault("its folder becomes a link", "vandal", None, {"link": "."}),
+    Fault("raises what has no text", "unprintable", "internal"),
     Fault("milestone job.completed", "impostor", "internal", says=lambda events: "job.completed" in _names(events)),
 ]  # fmt: skip
 
@@ -174,3 +178,13 @@ def _found(folder: Path, name: str) -> list[Path]:
 
 async def _beats(store: Store, worker_id: str) -> int:
     return int((await store.workers(POOL))[worker_id]["b"])
+
+
+def test_a_folder_that_became_a_link_or_is_gone_is_not_used_again(tmp_path: Path) -> None:
+    """The next job would write where author code of another one wanted it to."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "scratch").symlink_to(tmp_path / "elsewhere")
+    assert is_empty(tmp_path / "elsewhere")
+    assert not is_empty(tmp_path / "scratch")
+    assert not is_empty(tmp_path / "gone")
+    assert not is_empty(tmp_path)

@@ -288,7 +288,9 @@ def died_of(error: BaseException, code: str) -> dict[str, Any]:
         traceback.print_exception(type(error), error, error.__traceback__)
     if error.__traceback__ is not None:
         traceback.clear_frames(error.__traceback__)  # the frames would keep a failed run's tensors alive
-    named = getattr(error, "code", None)
+    named = None
+    with contextlib.suppress(Exception):  # an author's own property
+        named = getattr(error, "code", None)
     code = named if isinstance(named, str) and named in AUTHORS_CODES else code
     lost_by = memory_errors.lost_by(error)
     frame = failed(lost_by or ("out_of_memory" if memory_errors.is_oom(error) else code), describe(error))
@@ -299,7 +301,7 @@ def died_of(error: BaseException, code: str) -> dict[str, Any]:
 
 
 def describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {memory_errors.text_of(error)}"
 
 
 def to_json(value: Any) -> bytes:
@@ -348,7 +350,8 @@ def event_data(data: dict[str, Any]) -> dict[str, Any]:
 
 def clean(text: object, limit_chars: int = TEXT_LIMIT_CHARS) -> str:
     """Return `text` as a short string that every JSON parser takes."""
-    return str(text)[:limit_chars].encode("utf-8", "replace").decode()
+    said: str = memory_errors.text_of(text)
+    return said[:limit_chars].encode("utf-8", "replace").decode()
 
 
 def finite(number: Any) -> Any:

@@ -75,7 +75,7 @@ def is_oom(error: BaseException | None) -> bool:
 def figures(error: BaseException | None) -> dict[str, int]:
     """Return what the texts say in bytes: requested, free (of the device), reserved (by torch's allocator)."""
     for one in _causes(error):
-        found = _figures_in(str(one))
+        found = _figures_in(text_of(one))
         if found:
             return found
     return {}
@@ -89,6 +89,18 @@ def lost_by(error: BaseException | None) -> str | None:
     return "child_crashed" if any(_says(one, CRASH_TEXTS) for one in causes) else None
 
 
+def text_of(error: object) -> str:
+    """Return what it says; an author's error may fail to say anything.
+
+    >>> text_of(ValueError("too large"))
+    'too large'
+    """
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"({type(failure).__name__} in the text of {type(error).__name__})"
+
+
 def _causes(error: BaseException | None) -> list[BaseException]:
     found: list[BaseException] = []
     while error is not None and len(found) < MOST_CAUSES:
@@ -98,7 +110,7 @@ def _causes(error: BaseException | None) -> list[BaseException]:
 
 
 def _says(error: BaseException, texts: tuple[str, ...]) -> bool:
-    said = str(error).lower()
+    said = text_of(error).lower()
     return any(text in said for text in texts)
 
 
