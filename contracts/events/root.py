@@ -73,3 +73,4 @@ class SlotInfo(Part):
     bytes: int  # beside what pinned models keep
     models: tuple[str, ...] = ()
     pinned: dict[str, int] | None = None  # bytes that a model keeps: its own jobs have them, too
+    total_bytes: int | None = None  # of a GPU, without its reserve: what other programs hold is not in `bytes`

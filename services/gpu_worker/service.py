@@ -72,7 +72,8 @@ class Supervisor:
         config, said = self._config, ""
         while not stop.is_set():
             try:
-                return await asyncio.to_thread(claim_devices, config.devices, config.host.name, config.host.lock_dir)
+                host = config.host
+                return await asyncio.to_thread(claim_devices, config.devices, host.name, host.lock_dir, self._gpus)
             except DevicesBusy as busy:
                 if str(busy) != said:
                     log.error(
@@ -91,6 +92,7 @@ class Supervisor:
             self._environment,
             reserve_bytes=config.reserve_bytes(device.kind),
             max_models=config.max_models,
+            free_bytes=device.gauge.free_bytes if device.gauge is not None else lambda: None,
         )
 
     async def _register_until_stopped(

@@ -23,13 +23,13 @@ from contracts.store.replies import Beat, Reply
 from services.gpu_worker.commands import Commands
 from services.gpu_worker.config import WorkerConfig
 from services.gpu_worker.deck import Shop
+from services.gpu_worker.gpu_watch import GpuWatch
 from services.gpu_worker.inbox import Inbox
 from services.gpu_worker.lane import Lane
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.writer import GaveUp, until_answered
 
 ACKNOWLEDGED_PER_BEAT = 500
-_GPU_GRAIN_BYTES = 256 << 20
 log = structlog.get_logger()
 
 
@@ -48,6 +48,7 @@ class Session:
         self._store, self._config, self._shop = store, config, shop
         self.lanes = [Lane(index, slot, shop) for index, slot in enumerate(slots)]
         self._memories = list(dict.fromkeys(slot.memory for slot in slots))
+        self._gpus = GpuWatch(self._memories)
         self._commands = Commands(store.attempts, shop, self._memories)
         self._inbox = Inbox(store, shop, self.lanes, self._commands)
         self._lost, self._done = asyncio.Event(), asyncio.Event()
@@ -80,6 +81,7 @@ class Session:
         return Ending.CALLED_BACK if self._commands.back.is_set() and not stop.is_set() else Ending.DRAINED
 
     async def _register(self, stop: asyncio.Event) -> None:
+        await self._gpus.look()
         host, self._told = self._config.host, self.slots
         event = ev.WorkerRegistered(
             worker_id=self._shop.worker_id,
@@ -106,7 +108,20 @@ class Session:
     @property
     def slots(self) -> tuple[ev.SlotInfo, ...]:
         """What a choice may use now; a slot in quarantine is not among it."""
-        return tuple(slot_info(lane) for lane in self.lanes if not lane.slot.quarantined)
+        return tuple(self._slot_info(lane) for lane in self.lanes if not lane.slot.quarantined)
+
+    def _slot_info(self, lane: Lane) -> ev.SlotInfo:
+        memory = lane.slot.memory
+        device, room_bytes = memory.device, self._gpus.room_bytes(memory)
+        return ev.SlotInfo(
+            index=lane.index,
+            device=device.name,
+            kind=device.kind,
+            bytes=room_bytes,
+            models=memory.models,
+            pinned=memory.ledger.pinned_bytes or None,
+            total_bytes=memory.ledger.total_bytes - memory.ledger.reserve_bytes if device.is_gpu else None,
+        )
 
     def _devices(self) -> str:
         """Describe devices and slots for people; decisions are made from the log alone."""
@@ -115,6 +130,7 @@ class Session:
             told = [lane.describe() for lane in lanes]
             devices.append(
                 memory.device.describe()
+                | self._gpus.describe(memory)
                 | {
                     "bytesUsable": memory.ledger.total_bytes - memory.ledger.reserve_bytes,
                     "bytesReserved": sum(lane.bytes_reserved for lane in told),
@@ -141,6 +157,7 @@ class Session:
             await _wait(self._done, self._config.heartbeat_s)
 
     async def _beat_once(self) -> None:
+        await self._gpus.look()
         held = [(lane, key, lane.accepted(key)) for lane in self.lanes for key in lane.held]
         handled = list(self._shop.handled)[:ACKNOWLEDGED_PER_BEAT]
         devices = self._devices()
@@ -240,21 +257,6 @@ class Session:
             lane.close()
             lane.lose_all()
         await asyncio.wait(lanes)
-
-
-def slot_info(lane: Lane) -> ev.SlotInfo:
-    """Describe a slot for the scheduler."""
-    memory = lane.slot.memory
-    device = memory.device
-    grain_bytes = _GPU_GRAIN_BYTES if device.is_gpu else 1  # other processes come and go by the MiB: not each is news
-    return ev.SlotInfo(
-        index=lane.index,
-        device=device.name,
-        kind=device.kind,
-        bytes=memory.ledger.room_bytes // grain_bytes * grain_bytes,
-        models=memory.models,
-        pinned=memory.ledger.pinned_bytes or None,
-    )
 
 
 async def _first_of(tasks: Sequence["asyncio.Task[None]"], *events: asyncio.Event) -> None:

@@ -19,6 +19,13 @@ BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 _BOUNDS = (*(repr(bound) for bound in BUCKETS_S), "+Inf")
 
 Labels = tuple[str, ...]
+_OF_GPUS = (
+    ("bytesTotal", "memory_total_bytes", "Memory of a GPU, as its worker said last."),
+    ("bytesFree", "memory_free_bytes", "Free memory of a GPU."),
+    ("bytesForeign", "memory_foreign_bytes", "Memory of a GPU that is no worker's."),
+    ("utilizationPercent", "utilization_percent", "Time in which a GPU computed."),
+    ("temperatureC", "temperature_celsius", "Temperature of a GPU."),
+)
 
 
 class Durations:
@@ -57,6 +64,10 @@ class IngestMetrics(Collector):
             "headrace_scheduler_aside", "Jobs and slots out of choice after a scheduler.mismatch.", ("pool",),
             registry=self.registry,
         )  # fmt: skip
+        self.gpus = {
+            field: Gauge(f"headrace_gpu_{name}", text, ("pool", "device"), registry=self.registry)
+            for field, name, text in _OF_GPUS
+        }
         self.append_seconds = Durations()
         self._requests: dict[tuple[str, str, int], int] = {}
         self._durations: dict[tuple[str, str], Durations] = {}
@@ -90,6 +101,15 @@ class IngestMetrics(Collector):
         """Take what the leaders have set aside in their pools."""
         for pool, count in (vitals.set_aside if vitals is not None else {}).items():
             self.set_aside.labels(pool).set(count)
+
+    def note_gpus(self, devices: Iterable[tuple[str, Mapping[str, object]]]) -> None:
+        """Take what the workers of each pool say of their GPUs; one that nobody has any more is forgotten."""
+        told = [(pool, each) for pool, each in devices if "bytesForeign" in each]
+        for field, gauge in self.gpus.items():
+            gauge.clear()
+            for pool, each in told:
+                if isinstance(value := each.get(field), int):
+                    gauge.labels(pool, str(each.get("uuid"))).set(value)
 
     def collect(self) -> Iterable[Metric]:
         """Return what was counted; called by the registry."""

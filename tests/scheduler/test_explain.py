@@ -67,6 +67,25 @@ def test_a_job_that_fits_no_gpu_says_so_and_holds_up_nobody(world: World) -> Non
     assert why(world, small).place == q.JobPlace(0, 0, why(world, small).place.basis)
 
 
+def test_a_job_that_fits_only_without_what_others_hold_says_how_much_is_free(world: World) -> None:
+    """Field case 70: the reason is there while it waits, and gone with the other program."""
+    world.worker(slot_bytes=24 * GIB)
+    large = world.submit(vram_bytes=20 * GIB)
+
+    def free(size: int) -> None:
+        info = ev.SlotInfo(index=0, device="GPU-1", kind="cuda", bytes=size, total_bytes=24 * GIB)
+        world.write("w1", ev.WorkerChanged(worker_id="w1", slots=(info,)))
+
+    free(11 * GIB)
+    (reason,) = why(world, large).reasons
+    assert reason.code == "insufficient_vram"
+    assert reason.detail.startswith("gpu memory: 11.0 GiB free of 24.0 GiB, 20.0 GiB needed.")
+    free(23 * GIB)
+    assert why(world, large).reasons == ()
+    world.turns()
+    assert world.job(large).offers
+
+
 def test_a_job_that_fits_only_when_others_are_gone_says_what_it_waits_for(world: World) -> None:
     world.worker(slots=2, slot_bytes=24 * GIB, device="gpu")
     world.submit(vram_bytes=10 * GIB)

@@ -49,13 +49,11 @@ class Gauge:
         self._driver, self._uuid = driver, uuid
         self._ours: deque[int] = deque(maxlen=MOST_REMEMBERED)  # groups of our children, also of ended ones
         self.context_bytes, self._has_learned = CONTEXT_BYTES, False
-        self.last: Reading | None = None
 
     def read(self) -> Reading:
         """Look at all of it; takes milliseconds."""
         ask, uuid = self._driver, self._uuid
-        self.last = Reading(ask.memory(uuid), ask.holders(uuid), ask.activity(uuid))
-        return self.last
+        return Reading(ask.memory(uuid), ask.holders(uuid), ask.activity(uuid))
 
     def free_bytes(self) -> int | None:
         """Return what is free now; None if the driver does not tell."""
@@ -66,9 +64,10 @@ class Gauge:
         """Note that a process group is ours."""
         self._ours.append(group)
 
-    def bytes_of(self, group: int) -> int | None:
-        """Return what the processes of a group hold; None if the driver does not name them."""
-        told = [size for pid, size in self._driver.holders(self._uuid).items() if _group(pid) == group]
+    def bytes_of(self, group: int, holders: Mapping[int, int | None] | None = None) -> int | None:
+        """Return what the processes of a group hold, now or by a reading; None if the driver does not name them."""
+        there = self._driver.holders(self._uuid) if holders is None else holders
+        told = [size for pid, size in there.items() if _group(pid) == group]
         return None if not told or None in told else sum(size or 0 for size in told)
 
     def foreign_bytes(self, reading: Reading, booked_bytes: int) -> int | None:

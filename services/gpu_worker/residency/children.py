@@ -50,6 +50,11 @@ class Children:
         return self.ledger.holdings.values()
 
     @property
+    def residents(self) -> Iterable[Resident]:
+        """Their processes."""
+        return self._residents.values()
+
+    @property
     def hosts(self) -> list[Holding]:
         """Those in host memory, that nobody loads yet."""
         return [each for each in self.holdings if each.stage is Stage.HOST]

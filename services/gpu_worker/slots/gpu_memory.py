@@ -29,9 +29,10 @@ class GpuMemory(ProcessMemory):
     def reset_peak(self) -> None:
         self._seen_bytes = 0
 
-    def sample(self) -> None:
-        """Look at what it holds now: what no allocator tells has no peak but what was seen."""
-        self._seen_bytes = max(self._seen_bytes, self._held() or 0)
+    def sample(self, holders: Mapping[int, int | None]) -> None:
+        """Take what it was seen to hold: what no allocator tells has no other peak."""
+        held_bytes = None if self._gauge is None else self._gauge.bytes_of(self._pid, holders)
+        self._seen_bytes = max(self._seen_bytes, held_bytes or 0)
 
     def measure(self, allocator: Mapping[str, int] | None = None) -> Measured:
         """Return what it holds, and the most it held since `reset_peak`."""

@@ -65,9 +65,6 @@ class ProcessMemory:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 resource.prlimit(self._pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
-    def sample(self) -> None:
-        """The kernel keeps the peak."""
-
     def reset_peak(self) -> None:
         with contextlib.suppress(OSError):
             os.write(self._reset_fd, b"5")

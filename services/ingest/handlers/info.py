@@ -1,11 +1,13 @@
 """What can be asked about the service itself: models, health, metrics, the OpenAPI document."""
 
 import asyncio
+import contextlib
 import hashlib
 
 import orjson
 from aiohttp import web
 
+from contracts.errors import StoreUnavailable
 from contracts.model_spec import ModelSpec, describe
 from contracts.questions import Backlog
 from services.ingest.context import Context
@@ -13,6 +15,7 @@ from services.ingest.edge.conditional import etag, is_unchanged
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.handlers.explain import TARGET_S
+from services.ingest.handlers.workers import told_devices
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 
@@ -61,12 +64,22 @@ class InfoHandlers:
         metrics.body_bytes.set(self._context.room.used_bytes)
         metrics.log_writable.set(float(self._context.readiness.verdict[0]))
         metrics.note_set_aside(self._context.readiness.vitals)
+        metrics.note_gpus(await self._devices())
         return web.Response(body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _backlogs(self) -> dict[str, Backlog]:
         pools, asker = list(self._context.pools), self._context.asker
         told = await asyncio.gather(*(asker.backlog(pool, TARGET_S * 1000) for pool in pools))
         return {pool: each for pool, each in zip(pools, told, strict=True) if each is not None}
+
+    async def _devices(self) -> list[tuple[str, JsonObject]]:
+        """Return what the workers of each pool said of their devices last; nothing while the store is away."""
+        store, found = self._context.store, list[tuple[str, JsonObject]]()
+        with contextlib.suppress(StoreUnavailable, Problem):
+            for pool in self._context.pools:
+                workers = await self._context.within(store.workers(pool))
+                found += [(pool, each) for fields in workers.values() for each in told_devices(fields)]
+        return found
 
     async def openapi_document(self, request: web.Request) -> web.Response:
         """Show the OpenAPI document."""

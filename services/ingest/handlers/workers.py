@@ -14,6 +14,7 @@ from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.times import instant
 
 _NOTHING: frozenset[str] = frozenset()
+_OF_GPUS = ("model", "driver", "bytesFree", "bytesForeign", "utilizationPercent", "temperatureC")
 
 
 class WorkerHandlers:
@@ -49,7 +50,7 @@ class WorkerHandlers:
     async def _view(self, pool: str, worker_id: str, fields: Mapping[str, str]) -> JsonObject:
         held = [{"jobId": job_id, "fence": fence} for job_id, fence in _list(fields.get("held"))]
         by_slot = await self._by_slot(pool, held)
-        devices = [_device(each, by_slot) for each in _list(fields.get("devices")) if isinstance(each, dict)]
+        devices = [_device(each, by_slot) for each in told_devices(fields)]
         seen_ms = fields.get("seen")
         return {
             "id": worker_id,
@@ -75,6 +76,11 @@ class WorkerHandlers:
         }
 
 
+def told_devices(fields: Mapping[str, str]) -> list[JsonObject]:
+    """Return what a worker said of its devices last."""
+    return [each for each in _list(fields.get("devices")) if isinstance(each, dict)]
+
+
 def _device(told: JsonObject, by_slot: Mapping[int | None, JsonObject]) -> JsonObject:
     nothing: JsonObject = {"jobId": None, "fence": None}
     slots = [slot | by_slot.get(slot.get("index"), nothing) for slot in told.get("slots", ())]
@@ -85,6 +91,7 @@ def _device(told: JsonObject, by_slot: Mapping[int | None, JsonObject]) -> JsonO
         "bytesReserved": told.get("bytesReserved"),
         "slots": slots,
         "models": told.get("models", []),
+        **{name: told[name] for name in _OF_GPUS if name in told},
     }
 
 

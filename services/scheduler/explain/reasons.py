@@ -90,7 +90,13 @@ def _no_worker(moment: Moment, facts: Facts, found: Standing) -> Reason | None:
     if not serving:
         there = f"None of the {len(workers)} workers of the pool serves" if workers else "The pool has no worker for"
         return Reason("no_worker_with_model", f"{there} {job.model}. A worker that does must join.", job.queued_ms)
-    largest = max((slot.bytes for worker in serving for slot in worker.slots.values()), default=0)
+    slots = [slot for worker in serving for slot in worker.slots.values()]
+    largest = max((slot.bytes for slot in slots), default=0)
+    fits = max((slot for slot in slots if slot.total_bytes >= job.bytes), key=lambda slot: slot.bytes, default=None)
+    if fits is not None and fits.bytes < fits.total_bytes:
+        free = f"{size_text(fits.bytes)} free of {size_text(fits.total_bytes)}, {size_text(job.bytes)} needed"
+        text = f"gpu memory: {free}. Other programs or pinned models hold the rest; it starts when they let go of it."
+        return Reason("insufficient_vram", text, job.queued_ms)
     text = (
         f"It needs {size_text(job.bytes)}; no GPU has enough memory, the largest one for {job.model} offers "
         f"{size_text(largest)}. A larger one must join."

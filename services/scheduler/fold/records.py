@@ -89,6 +89,7 @@ class Slot:
     )
     resident: tuple[str, ...] = ()  # models in memory, `name@version`
     pinned: tuple[tuple[str, int], ...] = ()  # what a model keeps beside `bytes`: its own jobs have it, too
+    total_bytes: int = 0  # of its device, with what other programs hold of it
     listed: bool = True  # the worker still names it
     aside: bool = False  # out of choice after a mismatch
 

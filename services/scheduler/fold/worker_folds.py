@@ -30,6 +30,7 @@ def _changed(books: Books, entry: Entry, event: Event) -> None:
         slot = worker.slots.setdefault(info.index, _slot(info))
         slot.device, slot.kind, slot.bytes, slot.listed = info.device, info.kind, info.bytes, True
         slot.pinned = _pinned(info)
+        slot.total_bytes = info.total_bytes or info.bytes
         running = books.jobs.get(slot.running or "")
         if running is None or running.model in info.models:  # else it was collected before the start
             slot.resident = info.models
@@ -124,7 +125,10 @@ def _mismatch(books: Books, entry: Entry, event: Event) -> None:
 
 
 def _slot(info: SlotInfo) -> Slot:
-    return Slot(info.index, info.device, info.kind, info.bytes, resident=info.models, pinned=_pinned(info))
+    total_bytes, pinned = info.total_bytes or info.bytes, _pinned(info)
+    return Slot(
+        info.index, info.device, info.kind, info.bytes, resident=info.models, pinned=pinned, total_bytes=total_bytes
+    )
 
 
 def _pinned(info: SlotInfo) -> tuple[tuple[str, int], ...]:
