@@ -29,8 +29,8 @@ class GpuMemory(ProcessMemory):
     def reset_peak(self) -> None:
         self._seen_bytes = 0
 
-    def sample(self, holders: Mapping[int, int | None]) -> None:
-        """Take what it was seen to hold: what no allocator tells has no other peak."""
+    def sample(self, holders: Mapping[int, int | None] | None = None) -> None:
+        """Take what it is seen to hold, now or by a reading: what no allocator tells has no other peak."""
         held_bytes = None if self._gauge is None else self._gauge.bytes_of(self._pid, holders)
         self._seen_bytes = max(self._seen_bytes, held_bytes or 0)
 
