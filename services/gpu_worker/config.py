@@ -73,7 +73,7 @@ def worker_config(settings: Settings, host: Host) -> WorkerConfig:
         devices=devices,
         slots=worker.slots,
         reserve_bytes=partial(reserve_bytes, worker),
-        max_models=worker.max_models,
+        max_models=max(worker.max_models, worker.slots),  # each slot has a child while it runs, also of one model
         heartbeat_s=worker.heartbeat_s,
         lease_s=worker.lease_s,
         drain_s=worker.drain_s,

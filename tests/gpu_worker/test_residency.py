@@ -100,6 +100,28 @@ async def test_two_that_do_not_fit_take_turns_without_running_out_of_memory(tmp_
         assert len(own.memory.children.describe()) == 1
 
 
+async def test_what_is_shown_follows_what_the_kernel_sees(tmp_path: Path) -> None:
+    """Field case 67: the figure that others decide by falls when a model leaves; it is right before, with and after."""
+    a, b = named(tmp_path, "a", 70), named(tmp_path, "b", 50)
+
+    def kernel(own: Rig) -> int:
+        children = own.memory.children._residents.values()
+        return sum(each.process.memory.measure().used_bytes or 0 for each in children)
+
+    async with sim(tmp_path, 200) as own:
+        shown = [(own.memory.ledger.held_bytes, kernel(own))]
+        for spec in (a, b):
+            await run(own, spec, 80, mib=5)
+            shown.append((own.memory.ledger.held_bytes, kernel(own)))
+        await own.memory.evict_model("a")
+        shown.append((own.memory.ledger.held_bytes, kernel(own)))
+        await own.memory.empty()
+        shown.append((own.memory.ledger.held_bytes, kernel(own)))
+        for told, real in shown:
+            assert 0 <= told - real <= 0.03 * real + 2 * MIB
+        assert [told // MIB // 10 for told, _ in shown] == [0, 7, 12, 5, 0]
+
+
 async def test_a_large_job_after_a_small_one_gets_the_room_of_idle_models(tmp_path: Path) -> None:
     """Large input after small after large: the slice follows the job, idle models make way, nothing fails."""
     a, b = named(tmp_path, "a", 20), named(tmp_path, "b", 20)

@@ -199,3 +199,29 @@ async def test_people_can_see_what_each_slot_is_doing(store: Store, tmp_path: Pa
         }  # fmt: skip
         await own.stage.cancel(job_id)
         await own.stage.saw("job.cancelled", job_id)
+
+
+async def test_two_slots_share_the_memory_of_a_device(store: Store, tmp_path: Path) -> None:
+    async with staff(store, tmp_path, devices="sim:150MiB", slots=2) as own:
+        registered = await own.stage.saw("worker.registered")
+        assert isinstance(registered, ev.WorkerRegistered)
+        assert [(s.index, s.device, s.bytes) for s in registered.slots] == [
+            (0, "sim-test-0-0", 150 << 20),
+            (1, "sim-test-0-0", 150 << 20),
+        ]
+        jobs = [await own.stage.admit("slow", steps=100_000, step_s=0.02) for _ in range(2)]
+        for slot, job_id in enumerate(jobs):
+            await own.stage.offer(job_id, own.worker_id, slot)
+        for job_id in jobs:
+            await own.stage.saw("job.progress", job_id)
+        before = await own.beats()
+        while await own.beats() < before + 2:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.02)
+        (device,) = json.loads((await store.workers(POOL))[own.worker_id]["devices"])
+        assert [(slot["index"], slot["state"]) for slot in device["slots"]] == [(0, "busy"), (1, "busy")]
+        assert [(each["model"], each["state"]) for each in device["models"]] == [("slow@1", "busy")] * 2
+        assert len({slot["childPid"] for slot in device["slots"]}) == 2
+        for job_id in jobs:
+            await own.stage.cancel(job_id)
+        for job_id in jobs:
+            await own.stage.saw("job.cancelled", job_id)

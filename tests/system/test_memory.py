@@ -117,7 +117,7 @@ async def test_so_many_as_the_audit_says_run_at_once_and_none_runs_out_of_memory
     pipelines = write_pipelines(tmp_path / "pipelines")
     found = await audit(pipelines, tmp_path / "none", "--grid", "size=12,24,36", "--device", "sim:160MiB")
     n = found["points"][-1]["concurrency"]
-    settings = {"HEADRACE_WORKER__SLOTS": str(n + 1), "HEADRACE_WORKER__MAX_MODELS": str(n + 1)}
+    settings = {"HEADRACE_WORKER__SLOTS": str(n + 1)}
     stack = await start_stack(devices="sim:160MiB", pipelines=pipelines, settings=settings)
 
     for _ in range(200):
@@ -141,7 +141,7 @@ async def test_one_more_than_fits_runs_out_of_memory_and_every_job_is_done_never
 ) -> None:
     """Whoever says less than the truth has five jobs at once where four fit: each fails once, runs alone, is raised."""
     pipelines = write_pipelines(tmp_path / "pipelines", declared="vram_mib = 32\n")
-    settings = {"HEADRACE_WORKER__SLOTS": "5", "HEADRACE_WORKER__MAX_MODELS": "5"}
+    settings = {"HEADRACE_WORKER__SLOTS": "5"}
     stack = await start_stack(devices="sim:160MiB", pipelines=pipelines, settings=settings)
 
     for _ in range(20):
