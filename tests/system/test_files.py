@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import struct
 
 import orjson
 import pytest
@@ -10,16 +11,19 @@ from tests.harness import Stack
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-GIF = b"GIF89a" + bytes([4, 0, 4, 0]) + bytes(5_000)
+PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + struct.pack(">II", 4, 4) + bytes(5_000)
 
 
 async def test_an_upload_is_read_by_a_job_and_its_result_by_the_next(stack: Stack) -> None:
-    announced = {"fileName": "a.gif", "contentType": "image/gif", "bytes": len(GIF)}
-    ticket = (await stack.request("POST", "/v1/uploads", announced)).json
-    async with stack.http.put(ticket["url"], data=GIF, headers=ticket["headers"]) as sent:
+    announced = {"fileName": "a.png", "contentType": "image/png", "bytes": len(PNG)}
+    made = await stack.request("POST", "/v1/uploads", announced)
+    assert made.status == 201, made
+    ticket = made.json
+    async with stack.http.put(ticket["url"], data=PNG, headers=ticket["headers"]) as sent:
         assert sent.status == 204
     done = await stack.request("POST", ticket["urls"]["complete"])
-    assert (done.status, done.json["id"]) == (200, ticket["id"])
+    assert done.status == 200, done
+    assert done.json["id"] == ticket["id"]
 
     first = await stack.submit("files", {"inputArtifacts": [ticket["id"]]})
     await stack.wait_for_ends(first)
@@ -28,7 +32,7 @@ async def test_an_upload_is_read_by_a_job_and_its_result_by_the_next(stack: Stac
     await stack.wait_for_ends(second)
     following = (await stack.request("GET", f"/v1/jobs/{second}/result")).json
 
-    assert result["result"]["files"] == [{"sha256": hashlib.sha256(GIF).hexdigest(), "ending": ".gif"}]
+    assert result["result"]["files"] == [{"sha256": hashlib.sha256(PNG).hexdigest(), "ending": ".png"}]
     assert following["result"]["files"][0]["sha256"] == result["artifacts"][0]["sha256"]
     stranger = await stack.make_tenant()
     assert (await stack.post_job("files", {"inputArtifacts": [ticket["id"]]}, key=stranger)).status == 422
