@@ -58,13 +58,23 @@ class Commands:
             self.deadline_set.set()
         self.leave.set()
 
+    async def over(self) -> None:
+        """Wait until what was begun is done: what was loaded is there by then, and can leave."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def _load(self, reference: str, device: str | None) -> None:
+        if self._shop.desk.draining.is_set():
+            return await self._fail("load_model", reference, "this worker takes nothing new")
         spec = self._shop.models.find(reference)
         if spec is None:
             return await self._fail("load_model", reference, "this worker does not serve this model")
         want = Want(spec, predict_vram(spec, {}).bytes)
+        memory = self._roomiest(spec, device)
+        if memory is None:
+            return await self._fail("load_model", reference, "this worker has no such device")
         try:
-            refusal = await self._roomiest(spec, device).load_model(want)
+            refusal = await memory.load_model(want)
         except OSError as error:
             return await self._fail("load_model", reference, cannot_start(spec.interpreter, error))
         if refusal is not None:
@@ -76,10 +86,10 @@ class Commands:
         found = [await memory.evict_model(reference) for memory in there]
         log.info("model_evicted", model=reference, devices=sum(found))
 
-    def _roomiest(self, spec: ModelSpec, device: str | None) -> DeviceMemory:
+    def _roomiest(self, spec: ModelSpec, device: str | None) -> DeviceMemory | None:
         """Return the device to load on: the one named, else one that has the model, else the one with most free."""
         there = [memory for memory in self._memories if device in (None, memory.device.name)]
-        return max(there, key=lambda memory: (memory.is_warm(spec), memory.ledger.free_bytes))
+        return max(there, key=lambda memory: (memory.is_warm(spec), memory.ledger.free_bytes), default=None)
 
     async def _fail(self, command: ev.WorkerCommand, model: str, message: str) -> None:
         log.warning("command_failed", command=command, model=model, detail=message)

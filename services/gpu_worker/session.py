@@ -208,6 +208,7 @@ class Session:
             lane.hand_back()
         await finishing
         late.cancel()
+        await self._commands.over()
         await asyncio.gather(*(memory.empty() for memory in self._memories))
         await self._announce(ev.WorkerChanged(worker_id=self._shop.worker_id, slots=()), "drained")
         log.info("worker_rests", worker=self._shop.worker_id)

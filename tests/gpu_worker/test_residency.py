@@ -274,6 +274,26 @@ async def test_a_job_that_runs_alone_has_a_fresh_child_and_the_whole_device(tmp_
         assert len(pids(own)) == 1
 
 
+async def test_what_has_to_leave_is_given_to_nobody_from_that_moment_on(tmp_path: Path) -> None:
+    """Else the pass that took it in the same turn of the loop would be killed with it."""
+    a = replace(named(tmp_path, "a"), keep_warm_s=60.0)
+    async with sim(tmp_path, 160) as own:
+        want = Want(a, 64 * MIB)
+        await own.memory.load_model(want)
+        resident = own.memory.at_once("one", want)
+        assert resident is not None
+        await own.memory.evict_model("a")  # it is busy: it leaves when it is idle
+        own.memory.release(resident, None)
+        assert own.memory.at_once("two", want) is None
+
+        await eventually(lambda: not pids(own), "it has left")
+        await own.memory.load_model(want)
+        for holding in own.memory.children.holdings:
+            holding.idle_since_s -= 61
+        own.memory._on_expiry()
+        assert own.memory.at_once("two", want) is None
+
+
 async def test_an_operator_loads_and_evicts_models(tmp_path: Path) -> None:
     a, b = named(tmp_path, "a"), named(tmp_path, "b")
     async with sim(tmp_path, 100) as own:

@@ -102,6 +102,27 @@ async def test_a_drained_worker_rests_until_it_is_called_back(store: Store, tmp_
         await own.stage.saw("job.completed", job_id)
 
 
+async def test_a_worker_at_rest_loads_nothing_and_what_was_being_loaded_leaves(store: Store, tmp_path: Path) -> None:
+    async with staff(store, tmp_path) as own:
+        first = own.worker_id
+        own.serve(
+            "tardy", "import time\ndef load(device):\n    time.sleep(0.5)\ndef run(model, inputs, job): return {}\n"
+        )
+        await own.stage.command(first, "load_model", model="slow")
+        await eventually(lambda: own.lanes[0].slot.memory.models == ("slow@1",), "it is being loaded")
+        await own.stage.command(first, "drain")
+        await own.stage.command(first, "drain", reason="and again")
+        await state_is(own, first, "drained")
+        assert own.lanes[0].slot.memory.models == ()
+
+        for number, model in enumerate(("echo", "nothing"), start=1):
+            await own.stage.command(first, "load_model", model=model)
+            failed = await own.stage.saw("worker.command_failed", first, number)
+            assert isinstance(failed, ev.WorkerCommandFailed)
+            assert (failed.model, failed.message) == (model, "this worker takes nothing new")
+        assert own.lanes[0].slot.memory.children.describe() == []
+
+
 async def test_a_drain_with_a_deadline_gives_back_what_runs_too_long(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path) as own:
         job_id = await own.stage.admit("slow", steps=100_000, step_s=0.01)

@@ -67,15 +67,18 @@ class Children:
         self._residents[holding.id] = resident
         return holding
 
-    async def evict(self, leaving: Sequence[Holding], comes: Resident | None = None) -> None:
-        """Let them leave, for the one that comes, and wait until their bytes are back."""
+    def evict(self, leaving: Sequence[Holding], comes: Resident | None = None) -> Coroutine[object, object, None]:
+        """Let them leave, for the one that comes; what is returned waits until their bytes are back.
+
+        From this call on nobody is given one of them, also if the wait begins later: it may belong to a task.
+        """
         for holding in leaving:
             self.ledger.leave(holding)
             if comes is not None and holding.bytes:
                 comes.evicted.append(holding.model.reference)
         if leaving:
             self.tell()
-            await asyncio.wait([self.spawn(self._close_one(holding)) for holding in leaving])
+        return _all([self.spawn(self._close_one(holding)) for holding in leaving])
 
     async def close(self) -> None:
         """End all and wait until their memory is back."""
@@ -177,3 +180,8 @@ class Children:
         self.ledger.release(holding)
         self._residents.pop(holding.id, None)
         self.tell()
+
+
+async def _all(tasks: Sequence["asyncio.Task[None]"]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)
