@@ -92,7 +92,7 @@ async def _keep_log(desk: Desk, running: Running, outcome: Outcome) -> None:
     """Store what was printed, before the event that ends the attempt; a store that is away costs the log only."""
     if outcome.log_bytes == 0 and not running.right.offer.batch:  # what a batch printed may not be counted yet
         return
-    if not (running.log_at.exists() or running.log_path.exists()):
+    if running.is_log_withheld or not (running.log_at.exists() or running.log_path.exists()):
         return
     try:
         async with asyncio.timeout(LOG_S):

@@ -55,6 +55,7 @@ class Performer:
                 leave(running, outcome)
 
         asked: list[tuple[Running, Member]] = []
+        of_one_tenant = len({running.right.offer.tenant_id for running in batch}) == 1
         brought = await asyncio.gather(*(self._bring(running) for running in batch))
         for running, ended in zip(batch, brought, strict=True):
             attempt = ended or self._attempt(running)
@@ -62,7 +63,9 @@ class Performer:
                 leaves(running, attempt)
             else:
                 asked.append((running, Member(attempt, running)))
-                running.follow_log(asked[0][1].attempt.log_path)  # the one the pass has
+                running.is_log_withheld = not of_one_tenant  # who printed what in a pass cannot be told apart
+                if of_one_tenant:
+                    running.follow_log(asked[0][1].attempt.log_path)  # the one the pass has
                 asked[-1][1].outcome.add_done_callback(partial(_then, leaves, running))
         failure = await self._pass([member for _, member in asked])
         for running, member in asked:

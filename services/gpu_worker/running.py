@@ -48,6 +48,7 @@ class Running:
         self.live_log = LiveLog(self._show_log)
         self.log_at = self.log_path = log_path(scratch)
         self.is_log_stored = False
+        self.is_log_withheld = False  # others' words are in it: it is neither shown nor stored
         self.files: list[ArtifactFile] = []
         self.load_ms: int | None = None
         self.gpu_ms = 0

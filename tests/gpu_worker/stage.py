@@ -46,6 +46,7 @@ class Stage:
         self._numbers = itertools.count(1)
         self._turn = 0
         self._offers: dict[str, tuple[str, Offer]] = {}
+        self._tenants: dict[str, str] = {}
 
     @property
     def entries(self) -> list[Entry]:
@@ -57,13 +58,13 @@ class Stage:
 
     async def admit(
         self, model: str, *, max_attempts: int = 3, timeout_ms: int = 60_000, reference: str = "",
-        artifact_pools: dict[str, str] | None = None, vram_bytes: int = 0, **inputs: Any,
+        artifact_pools: dict[str, str] | None = None, vram_bytes: int = 0, tenant_id: str = TENANT, **inputs: Any,
     ) -> str:  # fmt: skip
         job_id = ids.mint_job_id(1_764_457_200_000, random.getrandbits(80), "aa")
         spec = MODELS.find(model)
         assert spec is not None
         created = ev.JobCreated(
-            tenant_id=TENANT,
+            tenant_id=tenant_id,
             model=reference or spec.reference,
             timeout_ms=timeout_ms,
             max_attempts=max_attempts,
@@ -72,8 +73,9 @@ class Stage:
         )
         spec_line = {"prompt": inputs.pop("prompt", "a lighthouse"), "input": inputs}
         body = orjson.dumps(spec_line | ({"artifactPools": artifact_pools} if artifact_pools else {}))
-        admitted = await self.store.jobs.admit(POOL, Write(job_id, (created,)), body, TENANT, Limits())
+        admitted = await self.store.jobs.admit(POOL, Write(job_id, (created,)), body, tenant_id, Limits())
         assert admitted.word is Word.APPLIED
+        self._tenants[job_id] = tenant_id
         return job_id
 
     async def offer(self, job_id: str, worker_id: str, slot: int = 0, **more: object) -> Word:
@@ -87,10 +89,10 @@ class Stage:
         return await self._decide(*[await self._assign(job_id, worker_id, slot, batch, {}) for job_id in job_ids])
 
     async def _assign(self, job_id: str, worker_id: str, slot: int, batch: str, more: Mapping[str, object]) -> Write:
-        state = await self.state(job_id)
+        state, tenant_id = await self.state(job_id), self._tenants.get(job_id, TENANT)
         offer = Offer(
             job_id=job_id, offer_id=f"off{next(self._numbers)}", slot=slot, fence=state.fence, attempt=state.attempt,
-            max_attempts=state.max_attempts, tenant_id=TENANT, model=state.model, timeout_ms=state.timeout_ms,
+            max_attempts=state.max_attempts, tenant_id=tenant_id, model=state.model, timeout_ms=state.timeout_ms,
             batch=batch,
         )  # fmt: skip
         self._offers[job_id] = (worker_id, offer)

@@ -111,3 +111,21 @@ async def test_members_of_a_batch_share_the_log_of_their_pass(store: Store, tmp_
         for job_id in jobs:
             await own.stage.saw("job.completed", job_id)
         assert [log_of(own, job_id) for job_id in jobs] == [b"together 2\n"] * 2
+
+
+async def test_nobody_reads_what_a_pass_printed_about_jobs_of_another_tenant(store: Store, tmp_path: Path) -> None:
+    author = (
+        "def run(model, inputs, job): return {}\n"
+        "def run_batch(model, inputs, jobs):\n"
+        "    for one in inputs:\n        print(one['prompt'], flush=True)\n"
+        "    raise ValueError('broken')\n"
+    )
+    async with staff(store, tmp_path) as own:
+        own.serve("batch", author)
+        tenants = ("t_a", "t_b")
+        jobs = [await own.stage.admit("batch", prompt=f"of {each}", tenant_id=each, max_attempts=1) for each in tenants]
+        await own.stage.offer_batch(jobs, own.worker_id)
+        for job_id in jobs:
+            await own.stage.saw("job.device_released", job_id)
+        assert [log_of(own, job_id) for job_id in jobs] == [None, None]
+        assert [await store.live.recent(POOL, job_id) for job_id in jobs] == [[], []]
