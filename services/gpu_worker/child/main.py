@@ -14,6 +14,7 @@ import gc
 import importlib.util
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -26,6 +27,7 @@ from typing import Any
 
 HEADER = struct.Struct("!I")
 HEARTBEAT_S = 1.0
+STACK_BYTES = 8 << 20
 EARLY_CANCELS = 1_000  # that are remembered until their attempts are here
 
 
@@ -248,7 +250,20 @@ def run_batch(
     return ends
 
 
+def widen_stack() -> None:
+    """Give the main thread, Python's own and the author's helpers the usual stack again.
+
+    The limit was low when this process started for the many threads of native libraries, whose default it became.
+    """
+    threading.stack_size(STACK_BYTES)
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    if soft != resource.RLIM_INFINITY and soft < STACK_BYTES:
+        wide = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
+        resource.setrlimit(resource.RLIMIT_STACK, (wide, hard))
+
+
 def main() -> None:
+    widen_stack()
     control_fd, cancel_fd, lifeline_fd = map(int, sys.argv[1:4])
     arm_lifeline(lifeline_fd)
     channel, cancels = Channel(control_fd), Cancels(cancel_fd)

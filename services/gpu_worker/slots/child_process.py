@@ -8,12 +8,13 @@ the group (child/main.py). Does not promise that helpers which left the group by
 import asyncio
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -25,6 +26,7 @@ from services.gpu_worker.slots.memory import ProcessMemory
 MAIN = Path(__file__).parents[1] / "child" / "main.py"
 #: After the group is dead its sockets close by themselves, unless a helper escaped into its own session.
 LAST_WORDS_S = 1.0
+STACK_BYTES = 1 << 20  # of a thread in a child, unless it asks for more
 #: Taken over from the supervisor; everything else is named by `child_environment` or the model.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH")
 
@@ -185,13 +187,31 @@ def _popen(
 ) -> "subprocess.Popen[bytes]":
     flags = ["-I", "-u", "-X", "faulthandler"]
     arguments = [str(MAIN), str(control_fd), str(cancel_fd), str(lifeline_fd), str(spec.entry)]
-    return subprocess.Popen(
-        [spec.interpreter or sys.executable, *flags, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=log_fd,
-        stderr=log_fd,
-        pass_fds=(control_fd, cancel_fd, lifeline_fd, *spec.inherited_fds),
-        start_new_session=True,
-        env=dict(spec.environment),
-        cwd=spec.entry.parent,
-    )
+    with _small_stacks():
+        return subprocess.Popen(
+            [spec.interpreter or sys.executable, *flags, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=log_fd,
+            stderr=log_fd,
+            pass_fds=(control_fd, cancel_fd, lifeline_fd, *spec.inherited_fds),
+            start_new_session=True,
+            env=dict(spec.environment),
+            cwd=spec.entry.parent,
+        )
+
+
+@contextlib.contextmanager
+def _small_stacks() -> Iterator[None]:
+    """Have the threads of what is started meanwhile ask for little stack.
+
+    Their default is this limit as it is when a process starts, and all of it counts against a slice although next to
+    nothing is touched: with 16 threads for each of two sessions the demo would need 240 MiB for stacks. The child takes
+    the limit back for its main thread and its helpers (child/main.py).
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    small = STACK_BYTES if soft == resource.RLIM_INFINITY else min(soft, STACK_BYTES)
+    resource.setrlimit(resource.RLIMIT_STACK, (small, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
