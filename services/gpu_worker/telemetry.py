@@ -50,6 +50,11 @@ class Telemetry:
             self._events.append(self._newest)
             self._stored, self._stored_s, self._newest = self._newest, now_s, None
 
+    @property
+    def is_due(self) -> bool:
+        """Whether something waits to be written."""
+        return bool(self._events)
+
     def take(self) -> list[ev.Event]:
         """Return what is due and forget it."""
         due, self._events = self._events, []

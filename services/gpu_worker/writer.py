@@ -125,8 +125,12 @@ class AttemptWriter:
         return word
 
     async def _flush(self) -> None:
-        await asyncio.sleep(FLUSH_S)
+        """Write until nothing is due: what was said during a write began no flush of its own."""
         try:
-            await self.write([])
+            while not self.fenced:
+                await asyncio.sleep(FLUSH_S)
+                await self.write([])
+                if not self.telemetry.is_due:
+                    return
         except GaveUp:
             return

@@ -6,7 +6,7 @@ import pytest
 
 from contracts import events as ev
 from contracts.job import JobStatus
-from contracts.store import Store
+from contracts.store import Store, Word
 from tests.gpu_worker.stage import Staff, staff
 
 #: Notes each step of its own end and goes on, with a helper beside it; later jobs look whether they are still there.
@@ -47,9 +47,9 @@ async def test_the_next_job_starts_when_the_whole_group_of_the_old_one_is_gone(
         await own.stage.offer(old, own.worker_id)
         await own.stage.saw("job.progress", old)
         new = await own.stage.admit(following, look=str(pids))
-        await own.stage.offer(new, own.worker_id)
+        assert await own.stage.offer(new, own.worker_id) is Word.APPLIED
         if ended_by == "cancel":
-            await own.stage.cancel(old)
+            assert await own.stage.cancel(old) is Word.APPLIED
 
         assert (await own.stage.ended(new)).status is JobStatus.COMPLETED
 

@@ -1,11 +1,19 @@
 """What frames become in the log."""
 
+import asyncio
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts import events as ev
+from contracts.store import Word
+from contracts.store.attempts import Attempt
+from contracts.store.replies import Reply
 from services.gpu_worker.slots.frames import Milestone, Progress
 from services.gpu_worker.telemetry import QUIET_S, Telemetry, milestone_event
+from services.gpu_worker.writer import AttemptWriter
+from tests.gpu_worker.rig import PATIENCE_S
 
 NUMBERS = st.one_of(st.none(), st.floats(-10, 1e6), st.integers(-10, 10**6))
 
@@ -72,3 +80,34 @@ def test_what_was_not_written_comes_first_again() -> None:
     telemetry.add_milestone(Milestone("job_1", 1, "two", {}))
     telemetry.put_back(taken)
     assert [event.name for event in telemetry.take() if isinstance(event, ev.MilestoneReached)] == ["one", "two"]
+
+
+class SlowStore:
+    """Takes events when it is told to."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.asked, self.answers = asyncio.Event(), asyncio.Event()
+
+    async def emit(self, right: Attempt, events: Sequence[ev.Event], **options: object) -> Reply:
+        self.asked.set()
+        await self.answers.wait()
+        self.written += [event.TYPE for event in events]
+        return Reply(Word.APPLIED)
+
+
+async def test_what_is_said_while_the_store_takes_the_last_words_is_not_kept_back() -> None:
+    """A report that is followed by none for an hour is in the log soon, not in an hour."""
+    store = SlowStore()
+    writer = AttemptWriter(store, None, asyncio.Event(), lambda: None)  # type: ignore[arg-type]
+    writer.telemetry.add(ev.ModelLoadStarted(model="echo@1"))
+    writer.flush_soon()
+    await store.asked.wait()
+    writer.telemetry.add_milestone(Milestone("job_1", 1, "half.done", {}))
+    writer.flush_soon()
+    store.answers.set()
+
+    async with asyncio.timeout(PATIENCE_S):
+        while len(store.written) < 2:  # noqa: ASYNC110 - the stub tells nobody
+            await asyncio.sleep(0.01)
+    assert store.written == ["model.load_started", "milestone.reached"]
