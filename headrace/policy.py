@@ -6,11 +6,13 @@ import typer
 
 from headrace.client import JsonObject
 from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call
+from headrace.lazy import lazy_group
 from headrace.output import Format, show_one
-from headrace.simulate import simulate
 
-app = typer.Typer(no_args_is_help=True, help="How a pool shares its devices.")
-app.command()(simulate)
+#: It brings the whole scheduler along.
+COMMANDS = {"simulate": "headrace.simulate:simulate"}
+
+app = typer.Typer(cls=lazy_group(COMMANDS), no_args_is_help=True, help="How a pool shares its devices.")
 
 _PATH = "/admin/v1/scheduler/policy"
 Pool = Annotated[str | None, typer.Option(help="Name of the pool.", show_default="the first one")]

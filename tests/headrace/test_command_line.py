@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 import typer.main
 from rich.text import Text
@@ -260,10 +259,10 @@ def test_the_version_is_printed_in_every_format(up: Up) -> None:
     assert "headrace" in headrace(up, "version").out
 
 
-def _commands(group: click.Command, words: str = "headrace") -> Iterator[tuple[str, click.Command]]:
+def _commands(group: Any, words: str = "headrace") -> Iterator[tuple[str, Any]]:
     yield words, group
-    for name, command in getattr(group, "commands", {}).items():
-        yield from _commands(command, f"{words} {name}")
+    for name in group.list_commands(None) if hasattr(group, "list_commands") else ():
+        yield from _commands(group.get_command(None, name), f"{words} {name}")
 
 
 def test_no_part_of_a_help_text_is_taken_for_markup() -> None:

@@ -57,7 +57,7 @@ def test_each_command_of_the_readme_has_the_options_it_is_shown_with() -> None:
     for words in lines:
         command: Any = get_command(cli.app)
         for word in words[1:]:
-            command = command.commands[word] if hasattr(command, "commands") else command
+            command = command.get_command(None, word) if hasattr(command, "get_command") else command
         options = {name for parameter in command.params for name in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options, words
 
