@@ -76,6 +76,7 @@ class Resident:
         self.process: ChildProcess = spawn(spec, self._hear, self._on_violation)
         self.process.gone.add_done_callback(lambda gone: self._end(gone.result()))
         self._connected = asyncio.ensure_future(self.process.connect())
+        self._connected.add_done_callback(self._on_connected)
 
     @property
     def pid(self) -> int:
@@ -156,6 +157,10 @@ class Resident:
             case _:
                 if self.user is not None:
                     self.user.on_frame(frame)
+
+    def _on_connected(self, connected: "asyncio.Future[None]") -> None:
+        if not connected.cancelled() and connected.exception() is not None:  # nobody would ever hear it
+            self.signal(signal.SIGKILL)
 
     def _on_violation(self, error: ProtocolError) -> None:
         self.condemned = True
