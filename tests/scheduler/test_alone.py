@@ -118,6 +118,36 @@ def test_its_estimate_has_the_load_that_a_fresh_process_needs() -> None:
     assert assigned(world, alone).est_ms == 31_000
 
 
+def test_a_pin_leaves_no_room_beside_it_not_even_for_its_own_model() -> None:
+    """Who is alone loads its model anew, in all there is: the pinned copy leaves for it."""
+    world = pool()
+    infos = [
+        ev.SlotInfo(index=i, device="gpu", kind="sim", bytes=60, models=("echo@1",), pinned={"echo@1": 40})
+        for i in range(2)
+    ]
+    world.write("w1", ev.WorkerChanged(worker_id="w1", slots=tuple(infos)))
+    alone = world.submit(vram_bytes=90, alone=True)
+    world.turns()
+    assert assigned(world, alone).bytes == 100
+    beside = world.submit(vram_bytes=10)
+    world.turns()
+    assert world.on_decks() == [alone]
+    world.start(alone)
+    world.turns()
+    assert world.on_decks() == []
+    world.complete(alone)
+    again = world.submit(vram_bytes=10, alone=True)
+    world.turns()
+    assert world.on_decks() == [beside]
+    world.start(beside)
+    world.turns()
+    assert world.on_decks() == []
+    world.complete(beside)
+    world.turns()
+    assert world.on_decks() == [again]
+    assert verify(world.entries) == []
+
+
 def test_a_new_run_of_it_is_alone_again() -> None:
     world = pool()
     job_id = world.submit(vram_bytes=10)

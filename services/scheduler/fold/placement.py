@@ -50,7 +50,9 @@ class Place:
 
     def bytes_for(self, job_class: JobClass) -> int:
         """Return what a job of this class is given there; 0: nobody knows what it needs."""
-        return self.slot.bytes if job_class.alone else job_class.bytes
+        if not job_class.alone:
+            return job_class.bytes
+        return self.slot.bytes + own_bytes(self.slot.pinned, job_class.model)
 
     def could_hold(self, job_class: JobClass) -> bool:
         """Whether the slot could hold a job of this class if nothing else were on the device."""
@@ -76,6 +78,8 @@ class Place:
             return True
         neighbours = [other for other in _slots_of(self) if other is not slot]
         held_bytes = sum(other.held_bytes for other in neighbours) + added_bytes
+        if any(other.is_whole for other in neighbours) or (held_bytes and not job_class.claim):
+            return False  # also where a pin would leave room for both: who is alone loads its model anew
         budget_bytes = _budget(self) + own_bytes(slot.pinned, job_class.model)
         return held_bytes + max(slot.running_bytes, job_class.claim or slot.bytes) <= budget_bytes
 
@@ -156,19 +160,19 @@ class Room:
 
     def take(self, place: Place, job_class: JobClass) -> None:
         """Fill the place's deck."""
-        self._added[place.device] = self._added.get(place.device, 0) + _added_bytes(place, job_class.claim)
+        self._added[place.device] = self._added.get(place.device, 0) + _added_bytes(place, job_class, job_class.claim)
         del self._free[place.worker.id, place.slot.index]
 
     def may_join(self, place: Place, job_class: JobClass, members: int) -> bool:
         """Whether one more job of the class may share the place with the `members` that were given it."""
         together = job_class._replace(bytes=(members + 1) * job_class.bytes)
-        beside_bytes = self._added.get(place.device, 0) - _added_bytes(place, members * job_class.bytes)
+        beside_bytes = self._added.get(place.device, 0) - _added_bytes(place, job_class, members * job_class.bytes)
         return place.can_hold(together, beside_bytes)
 
     def join(self, place: Place, job_class: JobClass, members: int) -> None:
         """Let one more job lie on the deck of the place; each counts with all its bytes."""
-        grown_bytes = _added_bytes(place, (members + 1) * job_class.bytes)
-        self._added[place.device] += grown_bytes - _added_bytes(place, members * job_class.bytes)
+        grown_bytes = _added_bytes(place, job_class, (members + 1) * job_class.bytes)
+        self._added[place.device] += grown_bytes - _added_bytes(place, job_class, members * job_class.bytes)
 
     def drained_for(self, job_class: JobClass) -> Device | None:
         """Return the device that would be the first to have room for the job if it were given nothing new."""
@@ -179,8 +183,9 @@ class Room:
         return min(ready, key=lambda device: (ready[device], device), default=None)
 
 
-def _added_bytes(place: Place, deck_bytes: int) -> int:
-    return max(place.slot.running_bytes, deck_bytes or place.slot.bytes) - place.slot.running_bytes
+def _added_bytes(place: Place, job_class: JobClass, deck_bytes: int) -> int:
+    whole_bytes = place.slot.bytes + own_bytes(place.slot.pinned, job_class.model)
+    return max(place.slot.running_bytes, deck_bytes or whole_bytes) - place.slot.running_bytes
 
 
 def _slots_of(place: Place) -> list[Slot]:

@@ -84,9 +84,7 @@ class Slot:
     guessed: bool = False  # nobody has measured how long that takes
     deck_offers: dict[str, str] = field(default_factory=dict)  # offer -> job; several are a batch
     deck_bytes: int = 0  # that were measured
-    deck_unmeasured: int = (
-        0  # offers that get the whole device, as nobody has measured them, or as they are to be alone
-    )
+    deck_unmeasured: int = 0  # offers that get the whole device: nobody has measured them, or they are to be alone
     resident: tuple[str, ...] = ()  # models in memory, `name@version`
     pinned: tuple[tuple[str, int], ...] = ()  # what a model keeps beside `bytes`: its own jobs have it, too
     total_bytes: int = 0  # of its device, with what other programs hold of it
@@ -103,6 +101,11 @@ class Slot:
         """Bytes of what runs; the members of a batch count singly. Who is alone has the whole device."""
         sizes = self.running_jobs.values()
         return self.bytes if 0 in sizes else sum(sizes)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what runs or lies on deck has the whole device."""
+        return self.deck_unmeasured > 0 or 0 in self.running_jobs.values()
 
     @property
     def deck(self) -> str | None:
