@@ -106,7 +106,8 @@ async def test_a_worker_at_rest_loads_nothing_and_what_was_being_loaded_leaves(s
     async with staff(store, tmp_path) as own:
         first = own.worker_id
         own.serve(
-            "tardy", "import time\ndef load(device):\n    time.sleep(0.5)\ndef run(model, inputs, job): return {}\n"
+            "slow",
+            "import time\ndef load(device, prepared):\n    time.sleep(0.5)\ndef run(model, inputs, job): return {}\n",
         )
         await own.stage.command(first, "load_model", model="slow")
         await eventually(lambda: own.lanes[0].slot.memory.models == ("slow@1",), "it is being loaded")
