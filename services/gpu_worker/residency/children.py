@@ -13,6 +13,7 @@ import structlog
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
 from services.gpu_worker.residency.ledger import Holding, Ledger, Stage
+from services.gpu_worker.residency.sharing import Sharing
 from services.gpu_worker.slots.attempt import Bounds
 from services.gpu_worker.slots.resident import Environment, Resident
 
@@ -39,6 +40,7 @@ class Children:
         self._free_bytes = free_bytes
         self._loop = asyncio.get_running_loop()
         self._residents: dict[int, Resident] = {}  # by their ids in the ledger
+        self._sharing = Sharing(device.bytes_total, self._busy, lambda: list(self._residents.values()))
         self._changed, self._waiting = asyncio.Event(), 0
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -83,6 +85,7 @@ class Children:
     async def close(self) -> None:
         """End all and wait until their memory is back."""
         self.is_closed = True
+        self._sharing.end()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*(resident.close() for resident in list(self._residents.values())))
@@ -105,6 +108,11 @@ class Children:
         for holding in self.holdings:
             if holding.stage is Stage.IDLE and self._residents[holding.id].slice_bytes != holding.bytes:
                 self._residents[holding.id].confine(holding.bytes)
+        if self._device.kind == "sim" and len(self._busy()) > 1:
+            self._sharing.begin()
+
+    def _busy(self) -> list[Resident]:
+        return [self._residents[each.id] for each in self.holdings if each.stage in (Stage.LOADING, Stage.BUSY)]
 
     def look_at_idle(self) -> None:
         """Look again at what the idle hold: some give memory back a little after their pass, or are about to end."""
