@@ -1,6 +1,7 @@
 """Several models on one device, with real children whose memory the kernel limits: who stays, who leaves, who waits."""
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -227,6 +228,34 @@ async def test_a_second_slot_shares_the_device_and_waits_with_a_reason(tmp_path:
         for slot, attempt in zip((own, other), small, strict=True):
             slot.slot.stop(attempt.job, attempt.fence, Stop.CANCEL)
         assert {(await each).how for each in running} == {"cooperative"}
+
+
+async def test_who_waits_for_bytes_is_not_overtaken(tmp_path: Path) -> None:
+    """A slot whose model is warm would else take the bytes back between two of its jobs, for ever."""
+    a, b = named(tmp_path, "a"), named(tmp_path, "b")
+    async with sim(tmp_path, 100) as own:
+        other = own.beside()
+        _, first = own.begin(own.attempt(a, 60, steps=30, step_s=0.02))
+        await eventually(lambda: own.slot.state == "busy", "a runs")
+        _, waiting = other.begin(other.attempt(b, 60))
+        await eventually(lambda: other.slot.state == "waiting", "b waits")
+        await first
+        _, again = own.begin(own.attempt(a, 60))
+        await asyncio.sleep(0)
+        assert own.slot.state == "waiting"
+        assert {(await each).verdict for each in (waiting, again)} == {Verdict.COMPLETED}
+
+
+async def test_an_idle_child_is_held_to_what_it_has_once_others_come(tmp_path: Path) -> None:
+    a, b = named(tmp_path, "a"), named(tmp_path, "b")
+    async with sim(tmp_path, 160) as own:
+        await run(own, a, 90)
+        pid = pids(own)["a@1"]
+        wide, _ = resource.prlimit(pid, resource.RLIMIT_DATA)
+        await run(own, b, 90)
+        narrow, _ = resource.prlimit(pid, resource.RLIMIT_DATA)
+        (idle_bytes,) = (each["bytes"] for each in own.memory.children.describe() if each["model"] == "a@1")
+        assert wide - narrow == 90 * MIB - int(str(idle_bytes))
 
 
 async def test_a_cancel_while_it_waits_for_room_is_at_once_and_hurts_nobody(tmp_path: Path) -> None:
