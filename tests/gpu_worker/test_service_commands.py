@@ -148,3 +148,24 @@ async def test_a_resting_worker_ends_when_it_is_stopped(store: Store, tmp_path: 
         await own.stage.saw("worker.drained", worker_id)
         assert [entry.type for entry in own.stage.entries].count("worker.draining") == 1
         assert await store.workers(POOL) == {}
+
+
+async def test_after_each_load_the_log_hears_what_is_there_also_when_nothing_has_changed(
+    store: Store, tmp_path: Path
+) -> None:
+    """The fold counts on nothing beside a model that is being loaded until the worker has spoken."""
+    async with staff(store, tmp_path, heartbeat_s=1.0) as own:
+        job_id = await own.stage.admit("echo")
+        await own.stage.offer(job_id, own.worker_id)
+        await own.stage.saw("job.completed", job_id)
+        await told_models(own, "echo@1")
+        told = [entry.type for entry in own.stage.entries].count("worker.changed")
+        failing = await own.stage.admit("load_fails", max_attempts=1)
+        await own.stage.offer(failing, own.worker_id)
+        changed = await own.stage.saw("worker.changed", own.worker_id, told + 1)
+        assert isinstance(changed, ev.WorkerChanged)
+        await own.stage.saw("job.failed", failing)
+        while changed.slots[0].models != ("echo@1",):
+            told += 1
+            changed = await own.stage.saw("worker.changed", own.worker_id, told + 1)
+            assert isinstance(changed, ev.WorkerChanged)
