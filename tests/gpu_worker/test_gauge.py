@@ -43,8 +43,10 @@ def child_with_helper() -> Iterator[tuple[int, int]]:
     command = ["sh", "-c", "sleep 60 & echo $!; wait"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True, text=True) as child:
         assert child.stdout is not None
-        yield child.pid, int(child.stdout.readline())
-        os.killpg(child.pid, 9)
+        try:
+            yield child.pid, int(child.stdout.readline())
+        finally:
+            os.killpg(child.pid, 9)
 
 
 def test_a_child_and_its_helper_are_ours_also_right_after_their_end() -> None:
