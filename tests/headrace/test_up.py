@@ -112,7 +112,7 @@ def test_faults_of_the_pipelines_file_are_told_once_before_anything_starts(tmp_p
     assert up.process.wait(PATIENCE_S) == 2
     told = log_of(tmp_path / "state")
     assert told.startswith("error: bad.toml: ")
-    assert all(told.count(fault) == 1 for fault in ("models.a.entry", "models.b.vram_mb:", "models.b.vram_mib:"))
+    assert all(told.count(fault) == 1 for fault in ("models.a.entry", "models.b.vram_mb:", "models.b.entry:"))
     assert not (tmp_path / "state").exists()
 
 

@@ -13,7 +13,7 @@ from tests.ingest.api import Api, settings_for
 from tests.ingest.test_explain import leading
 from tests.ingest.test_pools import said
 
-LIMITS = {"concurrency": 2, "userConcurrency": 1, "submitsPerMinute": 600, "gpuSecondsPerDay": 7_200}
+LIMITS = {"concurrency": 2, "userConcurrency": 1, "submitsPerMinute": 6, "gpuSecondsPerDay": 7_200}
 MODERATED = """
 [resources.moderation]
 rate = 5
@@ -42,10 +42,10 @@ async def test_limits_are_shown_with_use_and_what_comes_back_when(api: Api) -> N
     default, large = body["use"]["default"], body["use"]["large"]
     assert (default["queuedJobs"], default["running"], default["gpuSeconds"]) == (1, 2, 1.5)
     assert (large["queuedJobs"], large["running"], large["gpuSeconds"]) == (0, None, None)  # nobody leads it
-    assert body["submits"] == {"left": 1_199, "refillSeconds": 0}
+    assert body["submits"] == {"left": 11, "refillSeconds": 0}
     assert body["budgetResetsAt"].endswith("T00:00:00.000Z")
-    assert shown.headers["ratelimit-policy"] == '"submit";q=600;w=60, "gpu";q=7200;qu="gpu-seconds";w=86400'
-    assert shown.headers["ratelimit"].startswith('"submit";r=600;t=0, "gpu";r=7198;t=')
+    assert shown.headers["ratelimit-policy"] == '"submit";q=6;w=60, "gpu";q=7200;qu="gpu-seconds";w=86400'
+    assert shown.headers["ratelimit"].startswith('"submit";r=6;t=0, "gpu";r=7198;t=')
 
 
 def test_the_pool_with_least_left_is_told_of_since_each_has_the_budget_by_itself() -> None:
