@@ -151,7 +151,7 @@ async def test_dropped_connections_leave_cancels_and_offers_working(fragile: Fra
 
 async def test_the_next_start_never_overtakes_the_release_of_the_slot(fragile: Fragile) -> None:
     """The end of a job cannot be written while the next offer comes in: by the log, too, a slot holds one attempt."""
-    ending = await fragile.submit("slow", {"steps": 1, "step_s": 1})
+    ending = await fragile.submit("slow", {"steps": 1, "step_s": 3})
     await fragile.wait_for(ending, "prompt.encoded")
     offers = fragile.proxy.hold_replies(b"GROUP\r\n$3\r\ngpu")  # the worker's reads of its work stream
     await asyncio.wait_for(offers.met.wait(), 20)
