@@ -1,7 +1,7 @@
 """`make bench-scheduling`: every workload through the policy and through simpler ones, five seeds, medians.
 
 Twice for the policy: devices that keep several models, as far as their bytes go (how the bars were stated), and slots
-that keep one, as the worker does today. `python -m benchmarks.scheduling NAME ...` runs some workloads only.
+that keep one (`HEADRACE_WORKER__MAX_MODELS=1`). `python -m benchmarks.scheduling NAME ...` runs some workloads only.
 """
 
 import argparse
