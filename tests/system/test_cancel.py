@@ -3,7 +3,7 @@
 import asyncio
 import random
 import signal
-from collections.abc import Coroutine
+from typing import Any
 
 import pytest
 
@@ -178,19 +178,22 @@ async def test_clients_that_hang_up_change_nothing(stack: Stack) -> None:
     job = await stack.submit("slow", {"steps": 20, "step_s": 0.05})
     body = {"userId": "u", "prompt": "p", "model": "noop", "input": {}}
 
-    async def hang_up(asking: Coroutine[object, object, object], within_s: float) -> None:
-        task = asyncio.ensure_future(asking)
-        await asyncio.wait([task], timeout=random.random() * within_s)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    def accepted() -> list[str]:
+        return [entry.subject for entry in stack.log.entries if entry.type == "job.created"]
 
-    waits = (stack.request("POST", "/v1/jobs", body, headers={"Prefer": "wait=30"}) for _ in range(300))
-    looks = (stack.get(job) for _ in range(100))
-    await asyncio.gather(*(hang_up(wait, 0.5) for wait in waits), *(hang_up(look, 0.05) for look in looks))
+    async def hang_up(asked: "asyncio.Task[Any]", within_s: float) -> None:
+        await asyncio.wait([asked], timeout=random.random() * within_s)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+
+    asking = (stack.request("POST", "/v1/jobs", body, headers={"Prefer": "wait=30"}) for _ in range(300))
+    waits = [asyncio.ensure_future(post) for post in asking]
+    await asyncio.gather(*(hang_up(asyncio.ensure_future(stack.get(job)), 0.05) for _ in range(100)))
+    await stack.log.wait_until(lambda: len(accepted()) > 100, "jobs of callers that wait")
+    await asyncio.gather(*(hang_up(wait, 0.5) for wait in waits))
     last = await stack.submit("noop")
 
     assert await stack.wait_for_ends(job, last) == ["job.completed", "job.completed"]
-    stack.jobs = [entry.subject for entry in stack.log.entries if entry.type == "job.created"]
-    assert len(stack.jobs) > 100  # most hung up after their job was accepted
+    stack.jobs = accepted()
     assert set(await stack.wait_for_ends()) == {"job.completed"}
     await stack.audit()
