@@ -119,13 +119,17 @@ async def test_what_an_idle_model_takes_behind_our_back_is_not_taken_twice(tmp_p
     crowd = Crowd(tmp_path, 120, slots=3)
     first, *others = crowd.rigs
     kernel = Kernel(crowd.bases)
+    # Loaded now, so that later they are busy at one time, however long a child takes to start.
+    await asyncio.gather(*(crowd.work(own, 1, 55, mib=1, hold_s=0.1) for own in others))
     await crowd.work(first, 1, 60, name="stray", strays=40)
     kernel.start()
     begun = time.monotonic()
     try:
         # Idle, it is held to nothing as soon as others need the room: but it has grown by then.
         await rigs.eventually(lambda: kernel.most_kib > 35 * 1024, "the idle one has grown")
-        work = (crowd.work(own, 1, 55, mib=10, hold_s=0.5, more=40) for own in others)
+        # One grows while the other holds what it has: at the very same moment it is a race of 2 ms, as documented.
+        holds_s = zip(others, (0.8, 1.2), strict=True)
+        work = (crowd.work(own, 1, 55, mib=10, hold_s=hold_s, more=40) for own, hold_s in holds_s)
         done = [outcome for some in await asyncio.gather(*work) for outcome in some]
     finally:
         kernel.stop.set()
