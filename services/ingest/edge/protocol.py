@@ -80,6 +80,8 @@ class GuardedProtocol(RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._server.open.add(self)
         super().connection_made(transport)
+        if self._server.is_draining:  # accepted just before the socket that listens was closed
+            self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_head_timer()
@@ -100,9 +102,19 @@ class GuardedProtocol(RequestHandler):
         """Close now if nothing is under way; a request that is gets its answer, with `Connection: close`."""
         if self._framing.mid_body:
             return  # aiohttp drops all input after close(), so the rest of this body would never arrive
-        self.close()
-        if self._current_request is None and not self._messages:
+        if self._is_idle:
             self.force_close()
+        else:
+            self.close()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether every request that was read has had its answer.
+
+        Asks whether the next one is waited for: for some turns of the loop aiohttp shows a request that it has read
+        neither among its messages nor as the current one, and then the job would be made and nobody told.
+        """
+        return self._request_count == 0 or (self._waiter is not None and not self._waiter.done())
 
     def handle_error(
         self,

@@ -53,6 +53,7 @@ class GuardedServer(web.Server):
         self.limits = limits
         self.mint_request_id = mint_request_id
         self.open: set[GuardedProtocol] = set()
+        self.is_draining = False
         self.head_timeout_answer = raw_answer(Problem("request_timeout", "The head did not arrive in time"))
         self._full_answer = raw_answer(Problem("overloaded", "Too many connections"))
         self._is_empty = asyncio.Event()
@@ -77,6 +78,7 @@ class GuardedServer(web.Server):
 
     async def drain(self, timeout_s: float) -> None:
         """End idle connections and wait, at most `timeout_s`, until the others have had their answers."""
+        self.is_draining = True
         self._is_empty.clear()
         for connection in tuple(self.open):
             connection.end_when_idle()
