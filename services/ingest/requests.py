@@ -6,6 +6,7 @@ exists or its schema is met is asked elsewhere.
 """
 
 import hashlib
+from collections.abc import Iterable
 from typing import TypeVar
 
 import orjson
@@ -13,10 +14,12 @@ from pydantic import ValidationError
 from pydantic.alias_generators import to_snake
 
 from contracts.api import Body, GenerationJobData
+from contracts.model_spec import ModelRegistry
 from services.ingest.edge.problems import Fault, Problem
 from services.ingest.edge.strict_json import BadJson, parse_object
 
 MAX_FAULTS = 20
+MAX_NAMES = 20
 MAX_POINTER_LENGTH = 256
 MAX_RUN_AHEAD_S = 30 * 86_400
 
@@ -62,6 +65,13 @@ def invalid_input(faults: tuple[Fault, ...]) -> Problem:
     count = len(faults)
     detail = f"{count} field is wrong" if count == 1 else f"{count} fields are wrong"
     return Problem("unknown_field" if only_unknown else "invalid_input", detail, faults)
+
+
+def no_such_model(models: ModelRegistry, also: Iterable[str] = ()) -> Problem:
+    """Return the problem that names the models there are, `also` among them."""
+    known = sorted({*(spec.reference for spec in models), *also})
+    more = f" and {len(known) - MAX_NAMES} more" if len(known) > MAX_NAMES else ""
+    return Problem("model_not_found", f"There is no such model; known are {', '.join(known[:MAX_NAMES])}{more}")
 
 
 def faults_of(error: ValidationError, fields: object) -> tuple[Fault, ...]:

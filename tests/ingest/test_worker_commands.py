@@ -22,7 +22,17 @@ async def told(store: Store, worker: str) -> list[dict[str, Any]]:
 
 
 async def has_device(api: Api, worker: str) -> None:
-    devices = [{"uuid": "cpu-h-0-0", "kind": "cpu", "bytesTotal": 1, "bytesReserved": 0, "slots": [{"index": 0}]}]
+    models = [{"model": "gone@7", "state": "idle"}]  # the file does not name it any more
+    devices = [
+        {
+            "uuid": "cpu-h-0-0",
+            "kind": "cpu",
+            "bytesTotal": 1,
+            "bytesReserved": 0,
+            "slots": [{"index": 0}],
+            "models": models,
+        }
+    ]
     await api.store.client.hset(keys.worker("default", worker), mapping={"devices": orjson.dumps(devices)})
 
 
@@ -78,6 +88,8 @@ async def test_what_is_so_already_writes_nothing(api: Api, play: Play) -> None:
     [
         ("wrk_none", "drain", {}, 404, "worker_not_found"),
         ("", "load-model", {"model": "nothing"}, 404, "model_not_found"),
+        ("", "evict-model", {"model": "nothing"}, 404, "model_not_found"),
+        ("", "evict-model", {"model": "echo@9"}, 404, "model_not_found"),
         ("", "load-model", {"model": "echo", "device": "cuda:9"}, 422, "invalid_input"),
         ("", "load-model", {}, 422, "invalid_input"),
         ("", "drain", {"deadlineSeconds": -1}, 422, "invalid_input"),
@@ -89,5 +101,6 @@ async def test_what_is_wrong_is_said_and_writes_nothing(
 ) -> None:
     answer = await api.admin("POST", f"/admin/v1/workers/{worker or play.worker}/{verb}", json=body)
     assert (answer.status, answer.body["code"]) == (status, code)
+    assert ("known are draw@1, echo@1, edit@1" in answer.body["detail"]) is (code == "model_not_found")
     assert await log_of(api.store) == []
     assert await told(api.store, play.worker) == []

@@ -16,6 +16,7 @@ from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.handlers.explain import TARGET_S
 from services.ingest.handlers.workers import told_devices
+from services.ingest.requests import no_such_model
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 
@@ -40,7 +41,7 @@ class InfoHandlers:
         check_query(request, _NOTHING)
         model = self._context.models.find(request.match_info["name"])
         if model is None:
-            raise Problem("model_not_found")
+            raise no_such_model(self._context.models)
         return json_answer(self._model_view(model))
 
     def _model_view(self, model: ModelSpec) -> JsonObject:

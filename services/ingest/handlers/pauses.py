@@ -15,6 +15,7 @@ from services.ingest.handlers.admin import tenant_view
 from services.ingest.handlers.answers import json_answer
 from services.ingest.handlers.configured import ConfiguredHandlers, find_tenant
 from services.ingest.handlers.pools import pool_view
+from services.ingest.requests import no_such_model
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 
@@ -81,7 +82,7 @@ class PauseHandlers(ConfiguredHandlers):
         def is_paused(state: Configuration) -> bool:
             # What is gone from the file may still be paused, and must not stay so for ever.
             if known is None and name not in state.paused_models:
-                raise Problem("model_not_found")
+                raise no_such_model(self._context.models, state.paused_models)
             return name in state.paused_models
 
         state = await self._set(name, event, is_paused, to=kind is ev.ModelPaused)

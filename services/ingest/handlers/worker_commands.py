@@ -19,7 +19,7 @@ from services.ingest.handlers.answers import json_answer
 from services.ingest.handlers.configured import ConfiguredHandlers
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.minting import Mint
-from services.ingest.requests import invalid_input
+from services.ingest.requests import invalid_input, no_such_model
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 
@@ -69,9 +69,10 @@ class WorkerCommandHandlers(ConfiguredHandlers):
     async def _with_model(self, request: web.Request, caller: Caller, command: ev.WorkerCommand) -> web.Response:
         wanted = await self._read(request, WorkerModel)
         worker = await self._workers.need(request.match_info["worker"])
-        known = self._context.models.find(wanted.model)
-        if known is None and command == "load_model":  # what is gone from the file may still be in memory
-            raise Problem("model_not_found")
+        models = self._context.models
+        known = models.find(wanted.model)
+        if known is None and (command == "load_model" or wanted.model not in _resident(worker)):
+            raise no_such_model(models, () if command == "load_model" else _resident(worker))
         if wanted.device is not None and wanted.device not in _devices(worker):
             raise invalid_input((Fault("/device", "unknown", "the worker has no such device"),))
         event = ev.WorkerCommanded(
@@ -97,6 +98,14 @@ class WorkerCommandHandlers(ConfiguredHandlers):
         if reply.word is Word.GONE:
             raise Problem("worker_not_found")
         return json_answer(worker, 202)
+
+
+def _resident(worker: Mapping[str, object]) -> set[str]:
+    """Return what a worker has in memory, by name and by reference: what is gone from the file may still be there."""
+    devices = worker["devices"]
+    told = [each for device in devices for each in device["models"]] if isinstance(devices, list) else []
+    references = {str(each["model"]) for each in told}
+    return references | {reference.partition("@")[0] for reference in references}
 
 
 def _devices(worker: Mapping[str, object]) -> list[object]:
