@@ -99,6 +99,7 @@ class IngestSettings(Group):
     body_bytes: Bytes = 1 << 20
     body_timeout_s: Positive = 10.0
     connections: Count = 2_000
+    tenant_followers: Annotated[int, Field(ge=1, le=500)] = 50  # logs that a tenant may follow at one process
     store_timeout_s: Positive = 1.5  # a POST is answered within this also while the store is away
 
 

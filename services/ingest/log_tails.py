@@ -1,115 +1,75 @@
-"""What running jobs print, for those who follow: one reader of a pool's live stream serves all of them.
+"""What running jobs print, for those who follow: one reader of a pool's live stream, one ring of pieces for all.
 
-Promises: a follower has every piece that arrives once it follows; one that does not read loses its oldest, which shows
-as a hole. The reader runs only while somebody follows.
+Promises: a follower has what the stream still holds, then every piece that arrives; one that does not read loses its
+oldest, which shows as a hole. A tenant has its share of the places, so none can take all of them.
 """
 
 import asyncio
-import random
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from contracts.errors import StoreUnavailable
 from contracts.positions import START
 from contracts.store import Store
-from contracts.store.live import Piece, as_piece
-from contracts.store.log import StreamReader, pause
+from contracts.store.live import MOST_PIECES, Piece, as_piece
+from services.ingest.edge.problems import POLICIES, Problem
+from services.ingest.tails import Follower, Read, Tail
 
 MAX_FOLLOWING = 500
-MOST_WAITING = 256
 BLOCK_MS = 500
+RETRY_AFTER_S = 10.0  # nobody knows when a follower leaves
 
-
-class Feed:
-    """The pieces of one job for one follower."""
-
-    def __init__(self) -> None:
-        self._pieces: deque[Piece] = deque(maxlen=MOST_WAITING)
-        self._changed = asyncio.Event()
-        self.is_over = False  # the process ends
-
-    def put(self, piece: Piece) -> None:
-        self._pieces.append(piece)
-        self._changed.set()
-
-    def wake(self) -> None:
-        self._changed.set()
-
-    def end(self) -> None:
-        self.is_over = True
-        self._changed.set()
-
-    async def wait(self, seconds: float) -> bool:
-        """Wait until there is a piece or another reason to look around; False when the time is over."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
-        except TimeoutError:
-            return False
-        self._changed.clear()
-        return True
-
-    def take(self) -> list[Piece]:
-        """Return what has arrived."""
-        taken = list(self._pieces)
-        self._pieces.clear()
-        return taken
+Feed = Follower[Piece]
 
 
 class LogTails:
-    """Who follows which job."""
+    """Who follows which job. `tenant_share`: of how many followers a tenant may have here."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._feeds: dict[str, dict[str, set[Feed]]] = {}
-        self._readers: dict[str, StreamReader] = {}  # each goes on where it was: a piece twice is told by its offset
-        self._tails: dict[str, asyncio.Task[None]] = {}
+    def __init__(self, store: Store, tenant_share: int) -> None:
+        self._store, self._share = store, tenant_share
+        self._tails: dict[str, Tail[Piece]] = {}
+        self._following: Counter[str] = Counter()
         self._stop = asyncio.Event()
 
-    @property
-    def has_room(self) -> bool:
-        return sum(len(feeds) for jobs in self._feeds.values() for feeds in jobs.values()) < MAX_FOLLOWING
-
     @contextmanager
-    def follow(self, pool: str, job_id: str) -> Iterator[Feed]:
-        """Get what the job prints from now on."""
-        feed = Feed()
-        jobs = self._feeds.setdefault(pool, {})
-        jobs.setdefault(job_id, set()).add(feed)
-        tail = self._tails.get(pool)
-        if tail is None or tail.done():
-            self._tails[pool] = asyncio.create_task(self._tail(pool, jobs))
+    def follow(self, tenant_id: str, pool: str, job_id: str) -> Iterator[Feed]:
+        """See what the job prints. Raises Problem `quota_exceeded`, `overloaded`."""
+        self._check(tenant_id)
+        self._following[tenant_id] += 1
         try:
-            yield feed
+            with self._tail(pool).follow(job_id) as feed:
+                yield feed
         finally:
-            jobs[job_id].discard(feed)
-            if not jobs[job_id]:
-                del jobs[job_id]
+            self._following[tenant_id] -= 1
+            self._following += Counter()  # drops who follows nothing
 
     async def aclose(self) -> None:
         """End all feeds and stop the readers."""
         self._stop.set()
-        for jobs in self._feeds.values():
-            for feeds in jobs.values():
-                for feed in feeds:
-                    feed.end()
-        await asyncio.gather(*self._tails.values(), return_exceptions=True)
+        await asyncio.gather(*(tail.aclose() for tail in self._tails.values()))
 
-    async def _tail(self, pool: str, jobs: dict[str, set[Feed]]) -> None:
-        failures = 0
-        reader = self._readers.get(pool)
-        if reader is None:
-            reader = self._readers[pool] = self._store.live.tail(pool, START)
-        while jobs and not self._stop.is_set():
-            try:
-                messages = await reader.messages(count=100, block_ms=BLOCK_MS)
-            except StoreUnavailable:
-                failures += 1
-                await pause(failures, self._stop, random.random())
-                continue
-            failures = 0
-            for message in messages:
-                piece = as_piece(message)
-                for feed in jobs.get(piece.job_id, ()):
-                    feed.put(piece)
+    def _check(self, tenant_id: str) -> None:
+        if self._following[tenant_id] >= self._share:
+            detail = f"The tenant follows {self._share} logs here already; end one, or read the list with its cursor"
+            extensions = {POLICIES: ["followers"]}
+            raise Problem("quota_exceeded", detail, retry_after_s=RETRY_AFTER_S, extensions=extensions)
+        if self._following.total() >= MAX_FOLLOWING:
+            raise Problem("overloaded", "Too many logs are being followed")
+
+    def _tail(self, pool: str) -> Tail[Piece]:
+        if pool not in self._tails:
+            self._tails[pool] = Tail(self._reading(pool), MOST_PIECES, self._stop)
+        return self._tails[pool]
+
+    def _reading(self, pool: str) -> Callable[[], Read[Piece]]:
+        reader = self._store.live.tail(pool, START)
+
+        async def read() -> list[tuple[str, Piece]]:
+            pieces = map(as_piece, await reader.messages(count=100, block_ms=BLOCK_MS))
+            return [(piece.job_id, piece) for piece in pieces]
+
+        def open_() -> Read[Piece]:
+            reader.position = START
+            return read
+
+        return open_

@@ -102,7 +102,7 @@ class IngestService:
         )
         self._edge = EdgeState(secrets.token_hex(4), self.context.metrics)
         self._watch = JobWatch(store)
-        self._tails = LogTails(store)
+        self._tails = LogTails(store, settings.ingest.tenant_followers)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._runner: GuardedRunner | None = None

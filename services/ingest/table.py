@@ -115,7 +115,8 @@ def job_routes(lists: JobListHandler, jobs: JobHandlers, logs: LogHandler) -> tu
         ),
         Route(
             "GET", _JOB + "/logs", logs.logs, "Show what a job printed, or follow it as it runs.",
-            "jobs:read", reply=schemas.LogPage, problems=(*_ONE_JOB, "bad_cursor", "files_unavailable"),
+            "jobs:read", reply=schemas.LogPage,
+            problems=(*_ONE_JOB, "bad_cursor", "files_unavailable", "quota_exceeded"),
             replies=((200, "Lines, or events."), (204, "All of it was sent before.")),
             parameters=(
                 Parameter("limit", "Most lines of one page.", kind="integer"),
@@ -264,7 +265,7 @@ def worker_routes(workers: WorkerHandlers, commands: WorkerCommandHandlers) -> t
         Route("POST", worker + "/load-model", commands.load_model, "Have a model in memory.", "admin",
               body=WorkerModel, replies=told, reply=about.Worker, problems=(*wrong, "model_not_found")),
         Route("POST", worker + "/evict-model", commands.evict_model, "Take a model out of memory.", "admin",
-              body=WorkerModel, replies=told, reply=about.Worker, problems=wrong),
+              body=WorkerModel, replies=told, reply=about.Worker, problems=(*wrong, "model_not_found")),
     )  # fmt: skip
 
 

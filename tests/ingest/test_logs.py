@@ -8,13 +8,15 @@ from pathlib import Path
 
 import aiohttp
 import orjson
+import pytest
 
 from contracts import events as ev
 from contracts.artifacts import Upload
 from contracts.ids import log_id
 from contracts.store.attempts import Attempt
-from contracts.store.live import STORED, Piece
-from tests.ingest.api import Api
+from contracts.store.live import PIECE_BYTES, STORED, Piece
+from services.ingest.handlers import logs
+from tests.ingest.api import Api, running_api, settings_for
 from tests.store.play import POOL, Play
 
 
@@ -69,6 +71,13 @@ async def following(api: Api, job_id: str, **headers: str) -> AsyncIterator[Even
 
 async def show(api: Api, job_id: str, fence: int, offset: int, data: bytes) -> None:
     await api.store.live.publish(POOL, Piece(job_id, fence, offset, data))
+
+
+async def nobody_follows(api: Api) -> None:
+    """Wait until all followers have been let go."""
+    async with asyncio.timeout(20):
+        while api.service._tails._following:  # noqa: ASYNC110 - nothing tells
+            await asyncio.sleep(0.02)
 
 
 async def fails(play: Play, attempt: Attempt) -> None:
@@ -180,3 +189,38 @@ async def test_the_live_stream_is_capped_and_goes_by_itself(api: Api, play: Play
         await show(api, attempt.job_id, 1, number, b"x")
     assert await api.store.client.xlen("hr:{default}:live") < 700
     assert 0 < await api.store.client.ttl("hr:{default}:live") <= 3_600
+
+
+async def test_a_tenant_follows_no_more_than_its_share(store_url: str, tmp_path: Path) -> None:
+    settings = settings_for(store_url, tmp_path, ingest={"tenant_followers": 1})
+    async with running_api(settings) as api:
+        job_id = (await (await Play(api.store).open()).running()).job_id
+        follow = {"Accept": "text/event-stream"}
+        async with following(api, job_id):
+            refused = await api.get(f"/v1/jobs/{job_id}/logs", headers=follow)
+            assert (refused.status, refused.code) == (429, "quota_exceeded")
+            assert refused.headers["retry-after"] == "10"
+            assert refused.body["violated-policies"] == ["followers"]
+            with api.service._tails.follow("t_b", POOL, job_id):  # the share of another tenant
+                pass
+        await show(api, job_id, 1, 0, b"x")  # who is gone is noticed when there is something to send
+        await nobody_follows(api)
+
+
+async def test_a_follower_that_does_not_read_is_cut_off(
+    api: Api, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Field case 78: one that never reads holds neither memory nor a place."""
+    monkeypatch.setattr(logs, "WRITE_TIMEOUT_S", 0.3)
+    job_id = (await play.running()).job_id
+    head = f"GET /v1/jobs/{job_id}/logs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.service.port, limit=1024)
+    writer.write(f"{head}Accept: text/event-stream\r\n\r\n".encode())
+    await reader.readuntil(b"\r\n\r\n")
+    offset = 0
+    async with asyncio.timeout(30):
+        while api.service._tails._following:
+            await show(api, job_id, 1, offset, b"x" * PIECE_BYTES)
+            offset += PIECE_BYTES
+    assert not (await asyncio.wait_for(reader.read(), 20)).endswith(b"0\r\n\r\n")  # not as if that had been all
+    writer.close()

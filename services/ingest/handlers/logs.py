@@ -81,26 +81,29 @@ class LogHandler:
         return await self._context.within(self._context.store.live.recent(shown.meta.name, shown.state.id))
 
     async def _follow(self, request: web.Request, caller: Caller, shown: Shown) -> web.StreamResponse:
-        if not self._tails.has_room:
-            raise Problem("overloaded", "Too many logs are being followed")
         place = read_place(request.headers.get("Last-Event-ID", "")) or Place()
         is_back = shown.state.terminal and "Last-Event-ID" in request.headers
         if is_back and await self._next(caller, shown, place) is None:
             return web.Response(status=204)  # the one answer after which a browser does not come back
         response = web.StreamResponse(headers=_HEADERS)
         stamp(response, request[REQUEST_ID])
-        await response.prepare(request)
-        if request.method != "HEAD":
-            stream = _Stream(response, place)
-            with self._tails.follow(shown.meta.name, shown.state.id) as feed:
-                ended = asyncio.create_task(self._wake_when_ended(shown, feed))
-                try:
-                    await self._stream(caller, shown, stream, feed)
-                except (TimeoutError, ConnectionError):  # the reader is gone, or does not read
-                    pass
-                finally:
-                    ended.cancel()
+        with self._tails.follow(caller.tenant_id, shown.meta.name, shown.state.id) as feed:
+            await response.prepare(request)
+            if request.method != "HEAD":
+                await self._send(request, caller, shown, _Stream(response, place), feed)
         return response
+
+    async def _send(
+        self, request: web.Request, caller: Caller, shown: Shown, stream: "_Stream", feed: Feed
+    ) -> None:  # fmt: skip
+        ended = asyncio.create_task(self._wake_when_ended(shown, feed))
+        try:
+            await self._stream(caller, shown, stream, feed)
+        except (TimeoutError, ConnectionError):  # the reader is gone, or does not read
+            if request.transport is not None:
+                request.transport.abort()  # what it did not take would wait in memory for as long as it likes
+        finally:
+            ended.cancel()
 
     async def _wake_when_ended(self, shown: Shown, feed: Feed) -> None:
         while not await self._watch.wait(shown.meta.name, shown.state.id, HEARTBEAT_S):
@@ -121,7 +124,7 @@ class LogHandler:
                 if now.state.terminal:
                     await stream.end("terminal")
                     return
-                await stream.show(await self._recent(now))
+                await stream.show(feed.take(again=True))
             except (Problem, HeadraceError):  # the store is away for a while: what comes is not lost by waiting
                 await stream.write(b": hb\n\n")
                 await asyncio.sleep(1)
