@@ -194,6 +194,7 @@ class InputSettings(Group):
     timeout_s: Positive = 30.0  # for all files of one job
     allow_private: Literal["none", "loopback", "all"] = "none"
     upload_s: Annotated[Positive, Field(le=604_800)] = 3_600.0  # from announcing a file to completing it
+    tenant_mib_per_day: Annotated[int, Field(ge=1, le=100_000_000)] = 51_200  # that a tenant may announce
 
 
 class AdminSettings(Group):

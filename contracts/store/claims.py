@@ -1,4 +1,4 @@
-"""Before a job is admitted: its Idempotency-Key, and its tenant's rate of submits.
+"""Before a job is admitted: its Idempotency-Key, and what its tenant may submit and send.
 
 Claim, then admit with the claimed id, then mark done. Nobody waits for another's claim.
 """
@@ -38,6 +38,11 @@ class KeyClaims:
         """Count a submit without a key, of `per_minute` at most; or `only_look` at what is left."""
         args = [now_ms, per_minute, "1" if only_look else ""]
         return replies.submits(await self._call("take_submit", [keys.submits(tenant_id)], args))
+
+    async def take_upload(self, tenant_id: str, mib: int, mib_per_day: int, now_ms: int = 0) -> int:
+        """Count a file that is to be sent; returns 0, or after how many ms it may be tried again: not counted then."""
+        raw = await self._call("take_upload", [keys.uploads(tenant_id)], [now_ms, mib_per_day, mib])
+        return replies.submits(raw).wait_ms
 
     async def done(self, tenant_id: str, key_hash: str, job_id: str, status: str, *, same_as: str = "") -> None:
         """Record that the job was admitted (or which job the claimed id stands for), and the status last seen."""

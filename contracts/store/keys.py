@@ -125,6 +125,11 @@ def submits(tenant_id: str) -> str:
     return f"hr:{{idem:{tenant_id}}}:submits"
 
 
+def uploads(tenant_id: str) -> str:
+    """Hash with TTL: how many bytes the tenant may announce, `n` parts as of `at`; in the slot of its claims."""
+    return f"hr:{{idem:{tenant_id}}}:uploads"
+
+
 def resource(name: str) -> str:
     """Hash with TTL: what was granted of an external limit in its window, and until when it is paused; in {_sys}."""
     return f"hr:{{{SYSTEM}}}:resource:{name}"

@@ -8,11 +8,12 @@ import hashlib
 from functools import cache
 from importlib import resources
 
-# In this order: `release_and_start` uses what `emit` and `start` define, `claim_key` what `take_submit` does.
+# In this order: `release_and_start` uses what `emit` and `start` define; `claim_key` and `take_upload`, what
+# `take_submit` does.
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
     "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "hold", "leave",
-    "settle_delivery", "take_submit", "claim_key", "end_claim", "configure", "keep_secret", "keep_part",
+    "settle_delivery", "take_submit", "take_upload", "claim_key", "end_claim", "configure", "keep_secret", "keep_part",
     "keep_snapshot", "grant", "shut", "ask", "answer", "note", "live",
 )  # fmt: skip
 

@@ -206,12 +206,12 @@ def upload_routes(uploads: UploadHandlers) -> tuple[Route, ...]:
         Route(
             "POST", "/v1/uploads", uploads.create, "Announce a file to send; says where to PUT it.", "jobs:write",
             body=UploadCreate, reply=schemas.UploadTicket, replies=((201, "Where to send it."),),
-            problems=("bad_parameter", "files_unavailable"),
+            problems=("bad_parameter", "files_unavailable", "quota_exceeded"),
         ),
         Route(
             "PUT", upload + "/content", uploads.put, "Send the bytes, where the store does not take them itself.",
             replies=((204, "They are here; complete the upload."),), takes_file=True,
-            problems=("bad_signature", "upload_not_found", "payload_too_large", "files_unavailable"),
+            problems=("bad_signature", "upload_not_found", "payload_too_large", "quota_exceeded", "files_unavailable"),
             parameters=(Parameter("expires", "Of the signed link."), Parameter("sig", "Of the signed link.")),
         ),
         Route(

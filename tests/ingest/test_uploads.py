@@ -246,6 +246,40 @@ async def test_an_upload_that_breaks_off_leaves_nothing(local: Api, tmp_path: Pa
     assert (await local.call("POST", ticket["urls"]["complete"])).code == "upload_incomplete"
 
 
+async def test_a_link_takes_one_file_at_a_time(local: Api) -> None:
+    ticket = await announce(local, bytes(100_000), "application/octet-stream")
+    path = ticket["url"].removeprefix("https://gen.example")
+    _reader, writer = await asyncio.open_connection("127.0.0.1", local.service.port)
+    writer.write(f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n".encode() + bytes(50_000))
+    await writer.drain()
+    folder = local.service.context.settings.data_dir / "uploads"
+    await eventually(lambda: folder.exists() and len(list(folder.iterdir())) == 1, "the upload has begun")
+    async with local.session.put(local.url + path, data=bytes(100_000)) as second:
+        assert (second.status, (await second.json())["code"]) == (429, "quota_exceeded")
+    writer.close()
+    await eventually(lambda: not list(folder.iterdir()), "the first is given up")
+    async with local.session.put(local.url + path, data=bytes(100_000)) as third:
+        assert third.status == 204
+
+
+async def test_a_tenant_announces_no_more_than_its_share_of_a_day(store: Store, store_url: str, tmp_path: Path) -> None:
+    settings = settings_for(store_url, tmp_path, inputs={"tenant_mib_per_day": 3})
+    async with running_api(settings) as api:
+
+        async def answer(size: int, key: str | None = None) -> Answer:
+            body = {"fileName": "a", "contentType": "text/plain", "bytes": size}
+            return await api.call("POST", "/v1/uploads", key=key, json=body)
+
+        assert [(await answer(size)).status for size in (1, (1 << 20) + 1)] == [201, 201]
+        refused = await answer(1)
+        assert (refused.status, refused.code) == (429, "quota_exceeded")
+        assert refused.body["violated-policies"] == ["uploadedBytes"]
+        assert 28_000 < int(refused.headers["retry-after"]) <= 28_800
+        assert (await answer(3 << 20, await api.tenant("t_b"))).status == 201
+        too_large = await answer((3 << 20) + 1)
+        assert (too_large.status, too_large.code) == (413, "payload_too_large")
+
+
 async def test_an_announcement_expires(store: Store, store_url: str, tmp_path: Path) -> None:
     settings = settings_for(store_url, tmp_path, inputs={"upload_s": 0.001})
     async with running_api(settings) as api:

@@ -183,6 +183,23 @@ async def test_a_tenant_submits_two_minutes_worth_at_once_and_then_at_its_rate(p
     assert 0 < await play.store.client.pttl(keys.submits(TENANT)) <= 120_000
 
 
+async def test_a_tenant_announces_a_days_worth_and_then_evenly(play: Play) -> None:
+    take = play.store.claims.take_upload
+    day_ms = 86_400_000
+
+    first = [await take(TENANT, mib, 96, now_ms=1_000) for mib in (90, 6, 1)]
+    other = await take("t_b", 96, 96, now_ms=1_000)
+    soon = [await take(TENANT, 2, 96, now_ms=1_000 + at) for at in (day_ms // 96, day_ms // 48, day_ms // 48)]
+
+    assert first == [0, 0, day_ms // 96]
+    assert other == 0
+    assert soon == [day_ms // 96, 0, day_ms // 48]
+    assert await take(TENANT, 96, 96, now_ms=10 * day_ms) == 0  # after a rest no more than a day's worth
+    assert await take(TENANT, 1, 96, now_ms=10 * day_ms) > 0
+    assert 0 < await play.store.client.pttl(keys.uploads(TENANT)) <= day_ms
+    assert [await take("t_c", 100_000_000, 100_000_000, now_ms=at) for at in (1, 1)] == [0, day_ms]
+
+
 async def test_a_clock_that_goes_back_gives_nothing_and_takes_nothing(play: Play) -> None:
     take = play.store.claims.take_submit
     await take(TENANT, 60, now_ms=50_000)

@@ -1,11 +1,14 @@
 """`POST /v1/uploads`, the PUT of the bytes where we take them ourselves, and `POST /v1/uploads/{id}/complete`.
 
 Promises: bytes go straight to the object store where there is one; where we take them, it is with a signed link, at
-most as many as were announced, and at no less than MIN_BYTES_PER_S; another tenant's upload is answered like none.
+most as many as were announced, once at a time, and at no less than MIN_BYTES_PER_S; a tenant announces no more than
+its share of a day; another tenant's upload is answered like none.
 """
 
 import asyncio
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -20,7 +23,7 @@ from contracts.signed_url import is_valid, sign_path
 from contracts.telemetry import Logger
 from services.ingest.context import Context
 from services.ingest.edge.body import BodyLimits, read_body, receive
-from services.ingest.edge.problems import Problem
+from services.ingest.edge.problems import POLICIES, Problem
 from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.minting import Mint
 from services.ingest.requests import parse_body
@@ -30,6 +33,7 @@ from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.jobs import artifact_view
 from services.ingest.views.times import instant
 
+MIB = 1 << 20
 MIN_BYTES_PER_S = 16 << 10
 MAX_S = 6 * 3_600.0
 SWEEP_S = 3_600.0
@@ -45,6 +49,7 @@ class UploadHandlers:
         self._context = context
         self._mint = Mint(context.now_ms)
         settings = context.settings
+        self._arriving: set[str] = set()
         self._completing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._life_ms = round(settings.inputs.upload_s * 1000)
         self._folder = settings.data_dir.absolute() / "uploads"
@@ -60,6 +65,7 @@ class UploadHandlers:
         if asked.bytes > most:
             raise Problem("payload_too_large", f"A file may have {most} bytes at most")
         pool = self._context.pool(next(iter(self._context.pools), ""))
+        await self._count(caller.tenant_id, asked.bytes)
         announced = Announced(
             id=self._mint.upload_id(pool.code),
             tenant_id=caller.tenant_id,
@@ -72,6 +78,20 @@ class UploadHandlers:
         link = await self._context.files.ask(self._uploads.announce, announced, self._life_ms // 1000)
         return json_answer(self._view(announced, link), 201)
 
+    async def _count(self, tenant_id: str, size_bytes: int) -> None:
+        """Count a file against the tenant's day. Raises Problem."""
+        per_day = self._context.settings.inputs.tenant_mib_per_day
+        mib = max(1, -(-size_bytes // MIB))
+        if mib > per_day:
+            raise Problem(
+                "payload_too_large", f"A tenant may announce {per_day} MiB a day, and this is more in one file"
+            )
+        taking = self._context.store.claims.take_upload(tenant_id, mib, per_day)
+        if wait_ms := await self._context.within(taking):
+            detail = f"The tenant may announce {per_day} MiB a day, a file as 1 MiB at least; send fewer, or later"
+            extensions = {POLICIES: ["uploadedBytes"]}
+            raise Problem("quota_exceeded", detail, retry_after_s=wait_ms / 1000, extensions=extensions)
+
     async def put(self, request: web.Request) -> web.Response:
         """Take the bytes, with a signed link and no key."""
         query, now_s = request.query, self._context.now_ms() // 1000
@@ -81,6 +101,23 @@ class UploadHandlers:
         announced = await self._announced(request, None)
         if announced is None:
             raise Problem("upload_not_found")
+        with self._alone(announced.id):
+            await self._receive(request, announced)
+        return web.Response(status=204)
+
+    @contextmanager
+    def _alone(self, upload_id: str) -> Iterator[None]:
+        """Let a link fill the disk once: it was counted once. Raises Problem."""
+        if upload_id in self._arriving:
+            extensions = {POLICIES: ["uploadedBytes"]}
+            raise Problem("quota_exceeded", "The file is being sent already", extensions=extensions)
+        self._arriving.add(upload_id)
+        try:
+            yield
+        finally:
+            self._arriving.discard(upload_id)
+
+    async def _receive(self, request: web.Request, announced: Announced) -> None:
         limits = BodyLimits(announced.bytes, MAX_S, grace_s=10, min_bytes_per_s=MIN_BYTES_PER_S)
         await asyncio.to_thread(partial(self._folder.mkdir, parents=True, exist_ok=True))
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
@@ -91,7 +128,6 @@ class UploadHandlers:
             finally:
                 await asyncio.to_thread(file.close)
             await self._context.files.ask(self._uploads.take, announced.id, part)
-        return web.Response(status=204)
 
     async def complete(self, request: web.Request, caller: Caller) -> web.Response:
         """Check what was sent and keep it; 200 with the artifact, also when it was completed before."""
