@@ -9,6 +9,7 @@ from contracts import events as ev
 from contracts.api import KeyCreate, TenantCreate, TenantPatch
 from contracts.errors import Rejected
 from contracts.tenant import ApiKey, Configuration, Tenant
+from contracts.times import instant
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer
@@ -16,7 +17,6 @@ from services.ingest.handlers.configured import NOTHING, ConfiguredHandlers, fin
 from services.ingest.minting import Mint
 from services.ingest.tenancy import Caller, digest_of, write_key
 from services.ingest.views.body_lines import JsonObject
-from services.ingest.views.times import instant
 
 
 class AdminHandlers(ConfiguredHandlers):

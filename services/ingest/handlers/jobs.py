@@ -5,6 +5,7 @@ import asyncio
 from aiohttp import web
 
 from contracts import events as ev
+from contracts.envelope import Origin, event_view
 from contracts.job import TERMINAL, WAITING, JobState, JobStatus, evolve
 from contracts.store.jobs import MOST_EVENTS
 from services.ingest.context import Context
@@ -15,7 +16,6 @@ from services.ingest.handlers.answers import check_query, json_answer, page_answ
 from services.ingest.handlers.read import JobReader, Shown
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
-from services.ingest.views.events import event_view
 from services.ingest.views.jobs import artifact_view
 from services.ingest.views.queue import queue_view
 
@@ -108,11 +108,12 @@ class JobHandlers:
             raise Problem("data_erased", "The first events of this job are no longer in the log")
         views: list[object] = []
         place = self._context.place(shown.meta)
+        origin = Origin(place.code, place.epoch, place.public_url)
         state = JobState(shown.state.id)
         for entry in history.entries[: after + limit]:
             before, state = state, evolve(state, entry)
             if entry.sequence > after:
-                views.append(event_view(entry, before, state, place))
+                views.append(event_view(entry, before, state, origin))
         has_more = len(history.entries) > after + limit
         question = self._question(request, caller)
         cursor = seal(self._context.secret("cursors"), question, str(after + limit)) if has_more else None

@@ -9,6 +9,7 @@ from contracts.questions import TenantUse
 from contracts.settings import Settings
 from contracts.store.replies import Submits
 from contracts.store.vitals import Usage, read_usage
+from contracts.times import instant
 from services.ingest.admission.verdict import limits_for
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
@@ -16,7 +17,6 @@ from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.rates import DAY_S, GpuLeft, rate_headers, refill_s
-from services.ingest.views.times import instant
 
 DAY_MS = DAY_S * 1000
 

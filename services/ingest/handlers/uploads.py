@@ -21,6 +21,7 @@ from contracts.artifacts import StoreAway
 from contracts.ids import is_upload_id
 from contracts.signed_url import is_valid, sign_path
 from contracts.telemetry import Logger
+from contracts.times import instant
 from services.ingest.context import Context
 from services.ingest.edge.body import BodyLimits, read_body, receive
 from services.ingest.edge.problems import POLICIES, Problem
@@ -31,7 +32,6 @@ from services.ingest.tenancy import Caller
 from services.ingest.uploads import Announced, UploadRules, Uploads
 from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.jobs import artifact_view
-from services.ingest.views.times import instant
 
 MIB = 1 << 20
 MIN_BYTES_PER_S = 16 << 10

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 import orjson
 from aiohttp import web
 
+from contracts.times import instant
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
-from services.ingest.views.times import instant
 
 _NOTHING: frozenset[str] = frozenset()
 _OF_GPUS = ("model", "driver", "bytesFree", "bytesForeign", "utilizationPercent", "temperatureC")

@@ -11,10 +11,10 @@ from functools import lru_cache
 from contracts import events as ev
 from contracts.job import TERMINAL, JobState, JobStatus
 from contracts.positions import Position, entry_ms
+from contracts.times import instant
 from contracts.wire import Entry
 from services.ingest.views.body_lines import BodyLines, JsonObject
 from services.ingest.views.queue import queue_view
-from services.ingest.views.times import instant
 
 SHOWN_EVENTS = 12  # of the newest events, to find how an attempt or the job ended
 

@@ -5,8 +5,8 @@ Everything here comes from the leader of the pool at the moment of asking; null 
 
 from contracts.job import WAITING, JobStatus
 from contracts.questions import Backlog, Explanation, JobPlace, Reason, Spot
+from contracts.times import instant
 from services.ingest.views.body_lines import JsonObject
-from services.ingest.views.times import instant
 
 NO_SCHEDULER = Reason(
     "no_scheduler",

@@ -1,4 +1,4 @@
-"""Times at the HTTP edge: RFC 3339 in UTC with milliseconds. Inside, a time is an integer of milliseconds."""
+"""Times as people read them: RFC 3339 in UTC with milliseconds. Inside, a time is an integer of milliseconds."""
 
 from datetime import UTC, datetime
 from functools import lru_cache

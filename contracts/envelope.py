@@ -1,0 +1,130 @@
+"""Log entries as the public event record: the same object in lists, live streams, exports and Kafka records.
+
+Pure. Promises: `entry_of` reads from a record what a consumer of the log would have read from the log; the JSON may
+be spelled otherwise, and the position of the job's previous event is not in a record.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from contracts.errors import Corrupt
+from contracts.ids import event_id
+from contracts.job import JobState
+from contracts.positions import BadPosition, Position, entry_ms, parse_position
+from contracts.times import instant
+from contracts.wire import Entry
+
+JsonObject = dict[str, Any]
+
+_INGEST = frozenset(
+    {"job.created", "job.scheduled", "job.priority_changed", "job.metadata_changed", "job.cancel_requested",
+     "job.retried"}
+)  # fmt: skip
+_SCHEDULER = frozenset(
+    {"job.assigned", "job.unassigned", "job.lease_lost", "job.expired", "job.dead_lettered", "job.forgotten"}
+)
+# Written by the worker when it names one, otherwise by the scheduler in its place.
+_EITHER = frozenset({"job.queued", "job.attempt_failed", "job.failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The log that an entry lies in, and how links to stored files begin."""
+
+    pool_code: str
+    epoch: int
+    public_url: str = ""
+
+
+def event_view(entry: Entry, before: JobState, after: JobState, origin: Origin) -> JsonObject:
+    """Return one event of a job, given the job folded without and with it."""
+    data = entry.raw_data()
+    time = instant(entry_ms(entry.position))
+    source = _source(entry, data, before.worker_id or after.worker_id)
+    kind, _, actor_id = source.partition("/")
+    return {
+        "id": event_id(entry.subject, entry.sequence),
+        "type": entry.type,
+        "version": entry.version,
+        "position": str(Position(origin.pool_code, origin.epoch, entry.position)),
+        "sequence": entry.sequence,
+        "time": time,
+        "recordedTime": time,
+        "subject": entry.subject,
+        "tenantId": after.tenant_id,
+        "source": source,
+        "actor": {"type": kind, "id": actor_id or kind},
+        "fence": entry.fence,
+        "attempt": after.attempt,
+        "correlationId": entry.subject,
+        "data": _with_urls(data, origin.public_url),
+    }
+
+
+def entry_of(view: Mapping[str, Any], *, hooked: bool) -> tuple[Position, Entry]:
+    """Read a record back: where it came from, and the entry as it lay there. Raises Corrupt.
+
+    Args:
+        hooked: the mark of the entry, which is no part of the public record.
+    """
+    try:
+        position = parse_position(view["position"])
+        entry = Entry(
+            position=position.entry,
+            type=_text(view["type"]),
+            subject=_text(view["subject"]),
+            data=orjson.dumps(_without_urls(view["data"])),
+            version=int(view["version"]),
+            sequence=int(view["sequence"]),
+            fence=int(view["fence"]),
+            hooked=hooked,
+        )
+    except (BadPosition, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Corrupt("record", f"it is not an event record: {error!r}") from error
+    return position, entry
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text is expected, not {type(value).__name__}")
+    return value
+
+
+def _source(entry: Entry, data: JsonObject, holder: str | None) -> str:
+    if entry.type in _INGEST or (entry.type == "job.cancelled" and data.get("how") == "queued"):
+        return "ingest"
+    if entry.type in _SCHEDULER or (entry.type in _EITHER and "workerId" not in data):
+        return "scheduler"
+    worker_id = data.get("workerId") or holder
+    return f"worker/{worker_id}" if worker_id else "worker"
+
+
+def _with_urls(value: JsonObject, public_url: str) -> JsonObject:
+    """Add `url` wherever a stored file is named by its path: events keep no host, callers need one."""
+    shown = {name: _shown(inner, public_url) for name, inner in value.items()}
+    path = value.get("path")
+    return shown | {"url": public_url + path} if isinstance(path, str) else shown
+
+
+def _shown(value: object, public_url: str) -> object:
+    if isinstance(value, dict):
+        return _with_urls(value, public_url)
+    if isinstance(value, list):
+        return [_shown(inner, public_url) for inner in value]
+    return value
+
+
+def _without_urls(value: JsonObject) -> JsonObject:
+    kept = value.items() if not isinstance(value.get("path"), str) else [i for i in value.items() if i[0] != "url"]
+    return {name: _hidden(inner) for name, inner in kept}
+
+
+def _hidden(value: object) -> object:
+    if isinstance(value, dict):
+        return _without_urls(value)
+    if isinstance(value, list):
+        return [_hidden(inner) for inner in value]
+    return value
