@@ -87,7 +87,7 @@ async def test_a_kill_by_the_kernel_for_want_of_host_memory_has_its_own_code(
     """Field case 44: told from somebody's kill by the kernel's own count, and from a device's out-of-memory by both."""
     async with rig(tmp_path) as own:
         killed = await own.run("crash", how="SIGKILL")
-        monkeypatch.setattr("services.gpu_worker.slots.slot.oom_kills", lambda: 1 << 40)
+        monkeypatch.setattr("services.gpu_worker.slots.one_pass.oom_kills", lambda: 1 << 40)
         struck = await own.run("crash", how="SIGKILL")
     assert (killed.code, struck.code) == ("killed", "host_out_of_memory")
     assert killed.killed_child

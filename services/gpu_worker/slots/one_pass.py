@@ -1,13 +1,17 @@
 """The mutable part of what a slot runs: one attempt, or the members of a batch, from the load to the last word."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from services.gpu_worker.residency.ledger import Want
 from services.gpu_worker.slots import watchdog
 from services.gpu_worker.slots.attempt import Loaded, Member
-from services.gpu_worker.slots.frames import LoadFailed
-from services.gpu_worker.slots.memory import Measured
-from services.gpu_worker.slots.outcome import Outcome, Stop
+from services.gpu_worker.slots.frames import Cancelled, End, LoadFailed
+from services.gpu_worker.slots.memory import Measured, oom_kills
+from services.gpu_worker.slots.outcome import Outcome, Stop, classify, of_member
 from services.gpu_worker.slots.resident import Resident
 
 
@@ -38,12 +42,9 @@ class Pass:
         """The members that have not ended."""
         return [member for member in self.members.values() if not member.outcome.done()]
 
-    def budget_bytes(self, most_bytes: int) -> int:
-        """Return what it needs of the device, never more than the device has; 0: not measured."""
-        if len(self.members) == 1:
-            return self.first.budget_bytes
-        budgets = [member.attempt.budget_bytes for member in self.members.values()]
-        return min(sum(budgets), max(most_bytes, *budgets)) if all(budgets) else 0
+    def want(self, room_bytes: int) -> Want:
+        """Return what it needs of a device that has this much room for models."""
+        return Want(self.first.model, self._budget_bytes(room_bytes), self.first.alone)
 
     def end(self) -> None:
         if not self.ended.done():
@@ -62,3 +63,48 @@ class Pass:
         self.asked_s = None
         for member in self.open:
             member.listener.on_loaded(loaded)
+
+    def leave_out_stopped(self) -> None:
+        """End the members that were stopped before it begins: their author code never runs."""
+        for key, member in self.members.items():
+            if member.stop is not None:
+                self.resolve(member, Cancelled(*key, run_ms=0.0))
+
+    def measure(self, allocator: Mapping[str, int] | None) -> None:
+        """Note at its end what it was seen to hold; what is printed from now on is nobody's."""
+        if self.resident is not None:
+            self.measured = self.resident.process.memory.measure(allocator)
+            self.resident.process.log.end()
+
+    def resolve(self, member: Member, last: End | LoadFailed | None) -> None:
+        """Give a member its outcome: at its end frame, or at the end of the pass for want of one."""
+        resident = self.resident
+        struck = resident is not None and self.exit_status is not None and oom_kills() > resident.oom_kills
+        stop = member.stop or self.stop
+        outcome = classify(last, self.exit_status, stop, host_oom=struck)
+        if stop is None and self.refused is not None:
+            outcome = self.refused
+        if self.in_batch or (len(self.members) > 1 and self.begun_s is None):
+            outcome = of_member(outcome, last)
+        log_bytes = resident.process.log.written_bytes if resident else 0
+        member.outcome.set_result(replace(outcome, peak_bytes=self.measured.peak_bytes, log_bytes=log_bytes))
+
+    def resolve_open(self) -> None:
+        """Give an outcome to the members that had no end frame of their own."""
+        for key, member in self.members.items():
+            if not member.outcome.done():
+                left_waiting = self.resident is None and self.load_failed is None and member.stop is not None
+                self.resolve(member, Cancelled(*key, run_ms=0.0) if left_waiting else self.load_failed)
+
+    def share_log(self) -> None:
+        """Let each member have the log of the pass: who printed what cannot be told apart."""
+        for member in list(self.members.values())[1:]:
+            with contextlib.suppress(OSError):  # nothing was printed, or there is no room
+                os.link(self.first.log_path, member.attempt.log_path)
+
+    def _budget_bytes(self, most_bytes: int) -> int:
+        """Return what the members need together, never more than there is; 0: not measured."""
+        if len(self.members) == 1:
+            return self.first.budget_bytes
+        budgets = [member.attempt.budget_bytes for member in self.members.values()]
+        return min(sum(budgets), max(most_bytes, *budgets)) if all(budgets) else 0
