@@ -3,8 +3,7 @@
 Promises: torch's allocator fails beyond the slice less what a context takes, from the first import of torch after the
 device was given on; a session made by `onnx_session` runs on the device that was asked for or not at all, and its arena
 fails beyond the slice, too. Memory of `cpu` and `sim` devices is limited from outside, by the kernel. Standard library
-only: torch and onnxruntime are used if author code imported them, or asks for a session. main.py loads this file by its
-path.
+only: torch and onnxruntime are used if author code imported them, or asks for a session.
 """
 
 from __future__ import annotations

@@ -1,90 +1,27 @@
-"""What author code sees as `job`, and what becomes of everything that comes back from it.
+"""What author code sees as `job`, and one pass of author code from its first line to its end frames.
 
-Promises: a flood, an odd value or an over-long text from author code is cut, thinned or refused here, each in
-a documented way (PROTOCOL.md); every way out of `run()` but the death of the process becomes one end frame.
-Standard library only; main.py loads this file by its path, so that no name of ours stands in an author's way.
+Promises: a flood of calls is thinned or refused here, each in a documented way (PROTOCOL.md); a cancel is noticed at
+the next call; what comes after the end is dropped. Standard library only.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import importlib.util
-import json
 import math
 import os
-import re
 import shutil
 import time
-import traceback
 from typing import Any, Callable  # noqa: UP035 - older interpreters cannot subscript collections.abc.Callable
 
+from .ends import Cancelled, RateLimited, Reject, Retry, done, ended_by
+from .values import clean, event_data, finite, picture_ending
+
 RESULT_LIMIT_BYTES = 64 << 10  # unless `load` names another limit
-DATA_LIMIT_BYTES = 16 << 10  # of one event's data
-TEXT_LIMIT_CHARS = 1000
 NAME_LIMIT_CHARS = 64
 LOSSY_GAP_S = 0.1  # at most 10 progress frames and 10 previews a second
 FORCED_LIMIT_COUNT = 500  # progress frames that pass the gap because the phase changed or the work ended
 MILESTONE_LIMIT_COUNT = 500
 ARTIFACT_LIMIT_COUNT = 100
-LONG_NUMBER = re.compile(r"\d{19}")  # an integer beyond 64 bits has at least these digits
 OUT_FOLDER = ".out"  # below the scratch directory; files handed over lie here under names of ours
-PICTURES = (
-    (b"\x89PNG", ".png"),
-    (b"RIFF", ".webp"),
-    (b"\xff\xd8", ".jpg"),
-    (b"GIF8", ".gif"),
-)
-AUTHORS_CODES = ("device_unavailable", "content_rejected")  # an author's error may carry one of these as `code`
-
-
-def load_beside(name: str) -> Any:
-    """Import a file of this folder without a name that could stand in an author's way."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
-    spec = importlib.util.spec_from_file_location(f"headrace_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-memory_errors = load_beside("memory_errors")
-
-
-class Cancelled(BaseException):
-    """Raised inside author code at its next call on `job`; `except Exception` cannot swallow it."""
-
-
-class Reject(Exception):
-    """The input can never work: the job fails for good."""
-
-
-class RateLimited(Exception):
-    """An outside service said "not now": the job is handed back and costs no attempt."""
-
-    def __init__(self, resource: str, retry_after_s: float | None = None) -> None:
-        super().__init__(f"rate limited by {resource}")
-        self.resource, self.retry_after_s = resource, retry_after_s
-
-
-class Retry(Exception):
-    """This attempt failed in a way that another one may not."""
-
-    def __init__(self, message: str = "the pipeline asked for a retry", after_s: float | None = None) -> None:
-        super().__init__(message)
-        self.after_s = after_s
-
-
-class Encoded:
-    """JSON that is ready: between two jobs nothing is encoded twice."""
-
-    def __init__(self, body: bytes) -> None:
-        self.body = body
-
-
-class NotSerializable(Exception):
-    """A value has no place in JSON."""
 
 
 class Job:
@@ -192,13 +129,6 @@ class Member(Job):
         return self._over
 
 
-def encode(frame: dict[str, Any]) -> bytes:
-    """Return the JSON of a frame; an encoded result is put in as it is."""
-    result = frame.pop("result", None)
-    body = _FRAMES.encode(frame).encode("utf-8", "replace")
-    return body if result is None else body[:-1] + b',"result":' + result.body + b"}"
-
-
 def attempt(
     run: Callable[[Any, dict[str, Any], Job], Any], model: Any, job: Job, result_bytes: int = RESULT_LIMIT_BYTES
 ) -> dict[str, Any]:
@@ -244,120 +174,3 @@ def ended_with(result: Any, job: Member, result_bytes: int) -> dict[str, Any]:
     if job.cancelled:
         return {"ev": "cancelled"}
     return ended_by(result) if isinstance(result, BaseException) else done(result, result_bytes)
-
-
-def ended_by(error: BaseException) -> dict[str, Any]:
-    """Return the end frame of an attempt that author code left by an exception."""
-    if isinstance(error, Cancelled):
-        return {"ev": "cancelled"}
-    if isinstance(error, Reject):
-        return failed("input_rejected", error, retryable=False)
-    if isinstance(error, RateLimited):
-        frame = failed("rate_limited", error)
-        return {**frame, "resource": clean(error.resource), "retry_after_s": finite(error.retry_after_s)}
-    if isinstance(error, Retry):
-        return {**failed("internal", error), "retry_after_s": finite(error.after_s)}
-    if isinstance(error, SystemExit):
-        return failed("child_exited", f"the pipeline called sys.exit({error.code!r})")
-    if isinstance(error, OSError) and error.errno == errno.EFBIG:
-        return {**died_of(error, "artifact_rejected"), "retryable": False}
-    return died_of(error, "internal")
-
-
-def done(result: Any, limit_bytes: int) -> dict[str, Any]:
-    if result is not None and not isinstance(result, dict):
-        message = f"run() must return a dict or None, not {type(result).__name__}"
-        return failed("result_not_serializable", message, retryable=False)
-    try:
-        body = to_json(result)
-    except NotSerializable as error:
-        return failed("result_not_serializable", error, retryable=False)
-    if len(body) > limit_bytes:
-        message = f"{len(body)} bytes, the limit is {limit_bytes}"
-        return failed("result_too_large", message, retryable=False)
-    return {"ev": "done", "result": Encoded(body)}
-
-
-def failed(code: str, message: object, retryable: bool = True) -> dict[str, Any]:
-    return {"ev": "failed", "code": code, "message": clean(message), "retryable": retryable}
-
-
-def died_of(error: BaseException, code: str) -> dict[str, Any]:
-    """Print the traceback to the job's log, let go of it, and return the `failed` frame."""
-    with contextlib.suppress(BaseException):  # no memory to format it: code and message still go out
-        traceback.print_exception(type(error), error, error.__traceback__)
-    if error.__traceback__ is not None:
-        traceback.clear_frames(error.__traceback__)  # the frames would keep a failed run's tensors alive
-    named = None
-    with contextlib.suppress(Exception):  # an author's own property
-        named = getattr(error, "code", None)
-    code = named if isinstance(named, str) and named in AUTHORS_CODES else code
-    lost_by = memory_errors.lost_by(error)
-    frame = failed(lost_by or ("out_of_memory" if memory_errors.is_oom(error) else code), describe(error))
-    if lost_by is not None:
-        return {**frame, "lost": True}
-    memory = memory_errors.figures(error) if frame["code"] == "out_of_memory" else {}
-    return {**frame, "memory": memory} if memory else frame
-
-
-def describe(error: BaseException) -> str:
-    return f"{type(error).__name__}: {memory_errors.text_of(error)}"
-
-
-def to_json(value: Any) -> bytes:
-    """Encode `value` strictly; beyond JSON's own types only numpy and torch scalars and dates are taken."""
-    try:
-        text = _STRICT.encode(value)
-        if LONG_NUMBER.search(text):
-            json.loads(text, parse_int=_int64)
-        return text.encode()
-    except (TypeError, ValueError, RecursionError) as error:  # also circular, NaN, lone surrogates
-        raise NotSerializable(clean(error)) from None
-
-
-def scalar(value: Any) -> Any:
-    """Return the JSON form of a value that json does not know; raise TypeError if it has none."""
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        return value.item()
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} is not JSON; write bytes and arrays with job.artifact()")
-
-
-_STRICT = json.JSONEncoder(default=scalar, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-_FRAMES = json.JSONEncoder(default=scalar, ensure_ascii=False, separators=(",", ":"))
-
-
-def _int64(digits: str) -> int:
-    if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64:
-        raise ValueError("an integer of more than 64 bits is not portable JSON")
-    return int(digits)
-
-
-def picture_ending(data: Any) -> str:
-    """Return the file ending for picture bytes, by their first ones."""
-    return next((ending for start, ending in PICTURES if bytes(data[:4]).startswith(start)), "")
-
-
-def event_data(data: dict[str, Any]) -> dict[str, Any]:
-    """Return `data` if it fits an event, else a mark: telemetry that is too big or odd must not end a job."""
-    try:
-        size = len(to_json(data))
-    except NotSerializable:
-        return {"truncated": True, "reason": "not_serializable"}
-    return data if size <= DATA_LIMIT_BYTES else {"truncated": True, "reason": "too_large", "bytes": size}
-
-
-def clean(text: object, limit_chars: int = TEXT_LIMIT_CHARS) -> str:
-    """Return `text` as a short string that every JSON parser takes."""
-    said: str = memory_errors.text_of(text)
-    return said[:limit_chars].encode("utf-8", "replace").decode()
-
-
-def finite(number: Any) -> Any:
-    """Return `number` (numpy scalars as Python's own), or None where JSON has no word for it."""
-    try:
-        number = number.item() if hasattr(number, "item") else number
-        return number if isinstance(number, (int, float)) and math.isfinite(number) else None
-    except Exception:  # of several elements, on a device, or an integer that no float can hold
-        return None

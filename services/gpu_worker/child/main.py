@@ -9,26 +9,22 @@ author code.
 
 from __future__ import annotations
 
-import fcntl
 import gc
+import importlib
 import importlib.util
-import json
 import os
 import resource
-import select
-import signal
-import socket
-import struct
 import sys
 import threading
 import time
-from collections import deque
-from typing import Any
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-HEADER = struct.Struct("!I")
-HEARTBEAT_S = 1.0
+if TYPE_CHECKING:
+    from .channel import Cancels, Channel
+
+OWN_PACKAGE = "headrace_child"
 STACK_BYTES = 8 << 20
-EARLY_CANCELS = 1_000  # that are remembered until their attempts are here
 
 
 def load_file(name: str, path: str) -> Any:
@@ -41,109 +37,31 @@ def load_file(name: str, path: str) -> Any:
     return module
 
 
-author = load_file("headrace_job", os.path.join(os.path.dirname(os.path.abspath(__file__)), "job.py"))
-Device = author.load_beside("device").Device
+def load_own(name: str) -> Any:
+    """Import a file of this folder, as part of a package whose name stands in no author's way."""
+    if OWN_PACKAGE not in sys.modules:
+        package = sys.modules[OWN_PACKAGE] = types.ModuleType(OWN_PACKAGE)
+        package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
+    return importlib.import_module(f"{OWN_PACKAGE}.{name}")
 
 
-class Channel:
-    """Length-prefixed JSON over the inherited socket; any thread may send, one reads."""
-
-    def __init__(self, fd: int) -> None:
-        self._socket = socket.socket(fileno=fd)
-        self._socket.setblocking(True)
-        self._file = self._socket.makefile("rb")
-        self._lock = threading.Lock()
-        self._pid = os.getpid()
-
-    def send(self, frame: dict[str, Any], lossy: bool = False) -> None:
-        """Write one frame; a lossy one is dropped rather than let author code wait for a busy supervisor."""
-        if os.getpid() != self._pid:  # a fork made by author code holds a copy of this socket
-            return
-        body = author.encode(frame)
-        wire = HEADER.pack(len(body)) + body
-        with self._lock:
-            try:
-                sent = self._socket.send(wire, socket.MSG_DONTWAIT) if lossy else 0
-            except BlockingIOError:
-                return
-            self._socket.sendall(wire[sent:])
-
-    def receive(self) -> Any:
-        """Return the next frame; without a supervisor there is none, and no reason to go on."""
-        head = self._file.read(HEADER.size)
-        body = self._file.read(HEADER.unpack(head)[0]) if len(head) == HEADER.size else b""
-        return json.loads(body) if body else die_with_group()
+author, Device, died_of = load_own("job"), load_own("device").Device, load_own("ends").died_of
+lines = load_own("channel")
 
 
-class Cancels:
-    """The thread that hears cancels while the main thread is busy with author code, and the end of the supervisor.
+class Loaded(NamedTuple):
+    """An author's pipeline, ready to run; `model` is what its load() returned."""
 
-    They come over a socket of their own: the main thread reads `run` frames itself, as a hand-over between threads
-    would cost each job more than all else that happens here.
-    """
-
-    def __init__(self, fd: int) -> None:
-        self._channel = Channel(fd)
-        self._jobs: Any = ()
-        self._early: deque[Any] = deque(maxlen=EARLY_CANCELS)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def watch(self, jobs: Any) -> None:
-        """Mark each of `jobs` when it is cancelled, also if the cancel was here before the job."""
-        self._jobs = jobs  # first: a cancel that comes from here on is marked by the thread
-        early = list(self._early)
-        self._early.clear()
-        for job in jobs if early else ():
-            job.cancelled = job.cancelled or job._key in early
-
-    def _read(self) -> None:
-        while True:
-            frame = self._channel.receive()
-            key = {"job": frame["job"], "fence": frame["fence"]}
-            self._early.append(key)
-            for job in self._jobs:
-                job.cancelled = job.cancelled or job._key == key
+    module: Any
+    model: Any
+    device: Any
+    result_bytes: int
 
 
-def die_with_group() -> None:
-    """End this process and the author's helpers: nobody is left to use what they compute."""
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
-    os._exit(0)
-
-
-def arm_lifeline(fd: int) -> None:
-    """Have the kernel SIGKILL this group once the supervisor's end closes.
-
-    The thread that reads cancels cannot do it alone: it is blind while author code holds the GIL. Where the kernel
-    cannot (not Linux), the end of its socket has to do.
-    """
-    if not hasattr(fcntl, "F_SETSIG"):
-        return
-    fcntl.fcntl(fd, fcntl.F_SETOWN, -os.getpid())
-    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([fd], [], [], 0)[0]:  # it closed before the signal was armed
-        die_with_group()
-
-
-def beat(channel: Channel) -> None:
-    """Show that the GIL is free: a metric, never a reason to kill."""
-    while True:
-        time.sleep(HEARTBEAT_S)
-        channel.send({"ev": "heartbeat"}, lossy=True)
-
-
-def start(channel: Channel, path: str) -> Any:
-    """Import, prepare, wait for the device, load; return module, model, device, result limit. Or one frame, exit 3."""
+def start(channel: Channel, path: str) -> Loaded:
+    """Import, prepare, wait for the device, load. Or one frame, exit 3."""
     try:
-        begun = time.monotonic()
-        sys.path.insert(0, os.path.dirname(path))
-        module = load_file("headrace_pipeline", path)
-        if not callable(getattr(module, "run", None)):
-            raise TypeError(f"{os.path.basename(path)} has no function run(model, inputs, job)")
-        prepared = module.prepare() if hasattr(module, "prepare") else None
-        channel.send({"ev": "prepared", "ms": elapsed_ms(begun)})
+        module, prepared = prepare(channel, path)
         order = channel.receive()
         device = Device(**order["device"])
         device.grant()
@@ -155,10 +73,22 @@ def start(channel: Channel, path: str) -> Any:
             after = host_memory()
             ready["host"] = {name: max(0, size - after[name]) for name, size in before.items()}
     except BaseException as error:
-        channel.send({**author.died_of(error, "model_load_failed"), "ev": "load_failed"})
+        channel.send({**died_of(error, "model_load_failed"), "ev": "load_failed"})
         os._exit(3)
     channel.send(with_allocator(ready, device))
-    return module, model, device, order["result_bytes"]
+    return Loaded(module, model, device, order["result_bytes"])
+
+
+def prepare(channel: Channel, path: str) -> tuple[Any, Any]:
+    """Import the author's file and have it do what needs no device; returns the module and what it prepared."""
+    begun = time.monotonic()
+    sys.path.insert(0, os.path.dirname(path))
+    module = load_file("headrace_pipeline", path)
+    if not callable(getattr(module, "run", None)):
+        raise TypeError(f"{os.path.basename(path)} has no function run(model, inputs, job)")
+    prepared = module.prepare() if hasattr(module, "prepare") else None
+    channel.send({"ev": "prepared", "ms": elapsed_ms(begun)})
+    return module, prepared
 
 
 def host_memory() -> dict[str, int]:
@@ -197,48 +127,47 @@ def with_allocator(frame: Any, device: Any) -> Any:
 
 def serve(channel: Channel, cancels: Cancels, path: str) -> None:
     """Answer `run` and `run_batch` frames one after another until `close`."""
-    module, model, device, result_bytes = start(channel, path)
-    home, pid = os.getcwd(), os.getpid()
+    loaded = start(channel, path)
+    home = os.getcwd()
     while True:
         frame = channel.receive()
         if frame["op"] == "close":
-            if hasattr(module, "close"):
-                module.close(model)
+            if hasattr(loaded.module, "close"):
+                loaded.module.close(loaded.model)
             return
         if frame["op"] == "slice":
-            device.resize(frame["bytes"], frame["context_bytes"])
+            loaded.device.resize(frame["bytes"], frame["context_bytes"])
             continue
-        device.begin_pass()
-        if frame["op"] == "run_batch":
-            ends = run_batch(channel, cancels, module, model, device, frame["members"], result_bytes, pid)
-        else:
-            job = author.Job(frame, channel.send)
-            cancels.watch((job,))
-            os.chdir(job.dir)  # a relative path of the author's lands in scratch, not beside the code
-            begun = time.perf_counter()
-            end = author.attempt(module.run, model, job, result_bytes)
-            if os.getpid() != pid:  # a fork made by author code came back from run()
-                os._exit(0)
-            run_s = time.perf_counter() - begun
-            job._end(with_allocator(end, device), run_s)
-            ends = [end]
+        loaded.device.begin_pass()
+        ended_well = (run_batch if frame["op"] == "run_batch" else run)(channel, cancels, loaded, frame)
         os.chdir(home)
-        if any(end["ev"] != "done" for end in ends):
+        if not ended_well:
             release_memory()
 
 
-def run_batch(
-    channel: Channel, cancels: Cancels, module: Any, model: Any, device: Any, members: Any, result_bytes: int, pid: int
-) -> Any:
-    """Answer a `run_batch` frame: an end frame for each member, then `batch_over`."""
+def run(channel: Channel, cancels: Cancels, loaded: Loaded, frame: Any) -> bool:
+    """Answer a `run` frame by an end frame; returns whether the attempt is done."""
+    job = author.Job(frame, channel.send)
+    cancels.watch((job,))
+    os.chdir(job.dir)  # a relative path of the author's lands in scratch, not beside the code
+    begun = time.perf_counter()
+    end = author.attempt(loaded.module.run, loaded.model, job, loaded.result_bytes)
+    channel.end_fork()
+    run_s = time.perf_counter() - begun
+    job._end(with_allocator(end, loaded.device), run_s)
+    return bool(end["ev"] == "done")
+
+
+def run_batch(channel: Channel, cancels: Cancels, loaded: Loaded, frame: Any) -> bool:
+    """Answer a `run_batch` frame: an end frame for each member, then `batch_over`; returns whether all are done."""
     jobs: Any = []
-    jobs += [author.Member(member, channel.send, jobs) for member in members]
+    jobs += [author.Member(member, channel.send, jobs) for member in frame["members"]]
     cancels.watch(jobs)
     os.chdir(jobs[0].dir)
     begun = time.perf_counter()
-    ends = author.attempt_batch(getattr(module, "run_batch", author.no_run_batch), model, jobs, result_bytes)
-    if os.getpid() != pid:
-        os._exit(0)
+    authors = getattr(loaded.module, "run_batch", author.no_run_batch)
+    ends = author.attempt_batch(authors, loaded.model, jobs, loaded.result_bytes)
+    channel.end_fork()
     run_s = time.perf_counter() - begun
     first, told = jobs[0]._key, list(zip(jobs, ends))  # noqa: B905 - `strict` is newer than some interpreters
     cancels.watch(())
@@ -246,8 +175,8 @@ def run_batch(
     for job, end in told:
         if not job._over:
             job._end(end, run_s)
-    channel.send(with_allocator({"ev": "batch_over", **first, "run_ms": round(run_s * 1000, 3)}, device))
-    return ends
+    channel.send(with_allocator({"ev": "batch_over", **first, "run_ms": round(run_s * 1000, 3)}, loaded.device))
+    return all(end["ev"] == "done" for end in ends)
 
 
 def widen_stack() -> None:
@@ -265,15 +194,15 @@ def widen_stack() -> None:
 def main() -> None:
     widen_stack()
     control_fd, cancel_fd, lifeline_fd = map(int, sys.argv[1:4])
-    arm_lifeline(lifeline_fd)
-    channel, cancels = Channel(control_fd), Cancels(cancel_fd)
-    threading.Thread(target=beat, args=(channel,), daemon=True).start()
+    load_own("lifeline").arm_lifeline(lifeline_fd)
+    channel, cancels = lines.Channel(control_fd), lines.Cancels(cancel_fd)
+    threading.Thread(target=lines.beat, args=(channel,), daemon=True).start()
     status = 1
     try:
         serve(channel, cancels, os.path.abspath(sys.argv[4]))
         status = 0
     except BaseException as error:
-        author.died_of(error, "internal")
+        died_of(error, "internal")
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

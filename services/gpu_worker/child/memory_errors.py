@@ -1,7 +1,7 @@
 """What an exception says of memory and of the device: out of memory, with which figures; or is all lost? Pure.
 
 Told by type and by the texts of Python, numpy, torch (CUDA, HIP, CPU), onnxruntime and the drivers. What no text gives
-stays out. Standard library only; job.py loads this file by its path.
+stays out. Standard library only.
 """
 
 from __future__ import annotations
