@@ -1,19 +1,15 @@
-"""The job state machine as data, and the fold.
+"""The job state machine as data, and what a job is once its events are folded.
 
-`TRANSITIONS` is the only copy of the rules: Lua guards sequences, fences and offers and knows no state name.
-`changes` says which small fields an event sets; the same mapping is written to the job hash by the writer and
-applied by `evolve` while reading, so that folding the log gives the live hash, field by field.
+`TRANSITIONS` is the only copy of the rules: Lua guards sequences, fences and offers and knows no state name. `FIELDS`
+names the small fields as the job hash has them.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from contracts import events as ev
-from contracts.errors import Corrupt
-from contracts.positions import entry_ms
-from contracts.wire import Entry
 
 
 class JobStatus(StrEnum):
@@ -72,11 +68,6 @@ TRANSITIONS: Final[Mapping[tuple[JobStatus | None, str], JobStatus]] = {
     **{(status, "job.event_rejected"): status for status in S},
 }
 
-NOW = "@"  # in `changes`: the wall time of the entry, which only the store knows while writing
-GONE = ""  # in `changes`: the field is removed
-
-OFFER_PREFIX = "o:"
-
 # attribute of JobState -> field of the job hash; short because a million waiting jobs pay for each letter
 FIELDS: Final[Mapping[str, str]] = {
     "status": "s",
@@ -108,12 +99,6 @@ FIELDS: Final[Mapping[str, str]] = {
     "dead_lettered": "dl",
     "dedup_hash": "dd",
 }
-_INTEGERS = frozenset(
-    {"fence", "attempt", "run", "max_attempts", "timeout_ms", "created_ms", "body_bytes", "not_before_ms",
-     "start_by_at_ms", "slot", "queued_ms", "started_ms", "step", "total_steps", "cancel_requested_ms", "done_ms"}
-)  # fmt: skip
-_ATTRIBUTES: Final[Mapping[str, str]] = {short: name for name, short in FIELDS.items()}
-_OF_THE_ATTEMPT = ("worker_id", "slot", "offer_id", "progress", "step", "phase")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,201 +146,6 @@ class JobState:
         return self.status in TERMINAL
 
 
-Changes = dict[str, str]
-
-
-def changes(event: ev.Event, fence: int) -> Changes:
-    """Return hash field -> new value for one event of an attempt with this fence.
-
-    NOW stands for the entry's wall time in ms (as `NOW+n` for n ms later), GONE removes the field. Offers are
-    fields `o:<offerId>`; the pseudo field `o:*` removes all of them. Does not depend on the state before.
-    """
-    match event:
-        case ev.JobCreated():
-            return _created(event)
-        case ev.JobScheduled(run_at_ms=at):
-            return {FIELDS["status"]: S.SCHEDULED, FIELDS["not_before_ms"]: str(at)}
-        case ev.JobQueued(attempt=attempt):
-            return _back_in_line() | {FIELDS["attempt"]: str(attempt), FIELDS["queued_ms"]: NOW}
-        case ev.JobAssigned():
-            return {OFFER_PREFIX + event.offer_id: f"{event.worker_id} {event.slot}"}
-        case ev.JobUnassigned():
-            return {OFFER_PREFIX + event.offer_id: GONE}
-        case ev.JobStarted():
-            return _started(event, fence)
-        case ev.JobProgress():
-            return _progress(event)
-        case ev.JobPriorityChanged(priority=priority):
-            return {FIELDS["priority"]: priority}
-        case ev.JobCancelRequested():
-            return {FIELDS["cancel_requested_ms"]: NOW}
-        case ev.JobAttemptFailed(error=error, next_attempt_at_ms=at):
-            waits = {FIELDS["not_before_ms"]: str(at)} if at is not None else {}
-            return _back_in_line() | {FIELDS["error_code"]: error.code} | waits
-        case ev.JobCompleted():
-            return _ended(S.COMPLETED) | {FIELDS["progress"]: "100", FIELDS["error_code"]: GONE}
-        case ev.JobFailed(error=error, dead_lettered=dead):
-            letter = {FIELDS["dead_lettered"]: "1"} if dead else {}
-            return _ended(S.FAILED) | {FIELDS["error_code"]: error.code} | letter
-        case ev.JobCancelled():
-            return _ended(S.CANCELLED)
-        case ev.JobExpired():
-            return _ended(S.EXPIRED)
-        case ev.JobRetried():
-            return _retried(event)
-        case _:
-            return {}
-
-
-def _created(event: ev.JobCreated) -> Changes:
-    fields = {
-        "status": S.QUEUED,
-        "run": "1",
-        "fence": "0",
-        "attempt": "0",
-        "tenant_id": event.tenant_id,
-        "model": event.model,
-        "priority": event.priority,
-        "max_attempts": str(event.max_attempts),
-        "timeout_ms": str(event.timeout_ms),
-        "body_bytes": str(event.body_bytes),
-        "created_ms": NOW,
-        "queued_ms": NOW,
-    }
-    if event.webhook_events is not None:
-        fields["hooked"] = "1"
-    if event.dedup_hash is not None:
-        fields["dedup_hash"] = event.dedup_hash
-    if event.start_by_ms is not None:
-        fields["start_by_at_ms"] = f"{NOW}+{event.start_by_ms}"
-    return {FIELDS[name]: str(value) for name, value in fields.items()}
-
-
-def _started(event: ev.JobStarted, fence: int) -> Changes:
-    fields = {
-        "status": S.IN_PROGRESS,
-        "fence": str(fence),
-        "attempt": str(event.attempt),
-        "worker_id": event.worker_id,
-        "slot": str(event.slot),
-        "offer_id": event.offer_id,
-        "started_ms": NOW,
-        "not_before_ms": GONE,
-        "progress": "0",
-        "step": GONE,
-        "phase": GONE,
-        "error_code": GONE,
-    }
-    return {FIELDS[name]: str(value) for name, value in fields.items()} | {OFFER_PREFIX + "*": GONE}
-
-
-def _progress(event: ev.JobProgress) -> Changes:
-    fields = {FIELDS["progress"]: f"{event.progress:g}"}
-    for name in ("step", "total_steps", "phase"):
-        value = getattr(event, name)
-        if value is not None:
-            # A phase is an author's text: one that begins like NOW would be taken for a time.
-            fields[FIELDS[name]] = str(value).lstrip(NOW)
-    return fields
-
-
-def _back_in_line() -> Changes:
-    ended = {FIELDS[name]: GONE for name in (*_OF_THE_ATTEMPT, "not_before_ms")}
-    return {FIELDS["status"]: S.QUEUED, OFFER_PREFIX + "*": GONE} | ended
-
-
-def _ended(status: JobStatus) -> Changes:
-    gone = {FIELDS[name]: GONE for name in ("worker_id", "slot", "phase", "not_before_ms")}
-    return {FIELDS["status"]: status, FIELDS["done_ms"]: NOW, OFFER_PREFIX + "*": GONE} | gone
-
-
-def _retried(event: ev.JobRetried) -> Changes:
-    ended = ("cancel_requested_ms", "done_ms", "error_code", "dead_lettered")
-    # the start-by clock ran for the first run: a job that expired must not expire again at once
-    fresh = {FIELDS[name]: GONE for name in (*ended, "start_by_at_ms")}
-    fields = {"run": str(event.run), "max_attempts": str(event.max_attempts), "queued_ms": NOW}
-    return _back_in_line() | fresh | {FIELDS[name]: value for name, value in fields.items()}
-
-
-def evolve(state: JobState, entry: Entry) -> JobState:
-    """Fold one entry of the job. Raises Corrupt for a gap in the sequence or an illegal transition."""
-    if entry.sequence != state.sequence + 1:
-        raise Corrupt(entry.position, f"{state.id}: event {entry.sequence} follows {state.sequence}")
-    event = entry.event()
-    if event is not None and (state.status, entry.type) not in TRANSITIONS:
-        raise Corrupt(entry.position, f"{state.id}: {entry.type} is not possible while {state.status}")
-    moved = replace(state, sequence=entry.sequence, position=entry.position)
-    if event is None:  # a type of a newer version: kept in the log, skipped here
-        return moved
-    moved = _apply(moved, changes(event, entry.fence), entry_ms(entry.position))
-    if isinstance(event, ev.JobCompleted):
-        return replace(moved, artifacts=event.artifacts, timings=event.timings)
-    return moved
-
-
-def fold(job_id: str, entries: Iterable[Entry]) -> JobState:
-    """Fold the events of one job in order, from its creation."""
-    state = JobState(job_id)
-    for entry in entries:
-        state = evolve(state, entry)
-    return state
-
-
 def legal(status: JobStatus | None, event_type: str) -> bool:
     """Whether an event of this type may follow a job with this status."""
     return (status, event_type) in TRANSITIONS
-
-
-def _apply(state: JobState, fields: Changes, now_ms: int) -> JobState:
-    offers = dict(state.offers)
-    values: dict[str, object] = {}
-    for name, value in fields.items():
-        if name == OFFER_PREFIX + "*":
-            offers.clear()
-        elif name.startswith(OFFER_PREFIX):
-            _apply_offer(offers, name[len(OFFER_PREFIX) :], value)
-        else:
-            attribute = _ATTRIBUTES[name]
-            values[attribute] = _value(attribute, _resolve(value, now_ms))
-    return replace(state, offers=offers, **values)  # type: ignore[arg-type]
-
-
-def _apply_offer(offers: dict[str, tuple[str, int]], offer_id: str, value: str) -> None:
-    if value == GONE:
-        offers.pop(offer_id, None)
-        return
-    worker_id, _, slot = value.partition(" ")
-    offers[offer_id] = (worker_id, int(slot))
-
-
-def _resolve(value: str, now_ms: int) -> str:
-    if not value.startswith(NOW):
-        return value
-    return str(now_ms + int(value[2:] or 0))
-
-
-_DEFAULTS: Final[Mapping[str, object]] = {"progress": 0.0}
-
-
-def _value(attribute: str, text: str) -> object:
-    if text == GONE:
-        return _DEFAULTS.get(attribute)
-    if attribute in _INTEGERS:
-        return int(text)
-    if attribute == "progress":
-        return float(text)
-    return JobStatus(text) if attribute == "status" else text
-
-
-def from_hash(job_id: str, raw: Mapping[str, str]) -> JobState | None:
-    """Read the folded state from the job hash; None when the hash is empty (never admitted, or forgotten)."""
-    if "s" not in raw:
-        return None
-    offers: dict[str, tuple[str, int]] = {}
-    values: dict[str, object] = {}
-    for name, value in raw.items():
-        if name.startswith(OFFER_PREFIX):
-            _apply_offer(offers, name[len(OFFER_PREFIX) :], value)
-        elif name in _ATTRIBUTES:
-            values[_ATTRIBUTES[name]] = _value(_ATTRIBUTES[name], value)
-    return JobState(job_id, int(raw["n"]), raw["p"], offers=offers, **values)  # type: ignore[arg-type]

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import orjson
 
 from contracts.errors import Corrupt
-from contracts.job import JobState, fold, from_hash
+from contracts.job import JobState
+from contracts.job_fold import fold, from_hash
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
 from contracts.store.write import KeyRing, Write, encode

@@ -10,8 +10,8 @@ from typing import Any
 
 import orjson
 
-from contracts import job as jobs
 from contracts.events import Event
+from contracts.job_changes import changes
 from contracts.store import keys
 from contracts.wire import wire_type
 
@@ -152,7 +152,7 @@ def as_object(write: Write, ring: KeyRing) -> dict[str, Any]:
 
 
 def _event(write: Write, event: Event) -> list[object]:
-    fields = jobs.changes(event, write.fence) if write.of_job else {}
+    fields = changes(event, write.fence) if write.of_job else {}
     flat = [text for pair in fields.items() for text in pair]
     return [wire_type(event), event.to_json(), int(event.TYPE in write.hooked), flat]
 

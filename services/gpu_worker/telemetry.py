@@ -111,5 +111,5 @@ def _whole(number: float | None) -> int | None:
 
 
 def _harmless(phase: str | None) -> str | None:
-    # "@..." means a time in the job hash (contracts.job.NOW), and "" removes the field.
+    # "@..." means a time in the job hash (contracts.job_changes.NOW), and "" removes the field.
     return phase.lstrip("@") or None if phase else None

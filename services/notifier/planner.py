@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from contracts.errors import Corrupt, StoreUnavailable, Unavailable
 from contracts.ids import BadId, parse_job_id
-from contracts.job import JobState, fold
+from contracts.job import JobState
+from contracts.job_fold import fold
 from contracts.positions import START
 from contracts.store import Store, keys
 from contracts.store.deliveries import PlannedDelivery

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from contracts import events as ev
 from contracts.errors import Corrupt
 from contracts.events import CATALOGUE
-from contracts.job import FIELDS, TERMINAL, TRANSITIONS, JobState, JobStatus, evolve, fold
+from contracts.job import FIELDS, TERMINAL, TRANSITIONS, JobState, JobStatus
+from contracts.job_fold import evolve, fold
 from contracts.wire import Entry
 
 JOB = "job_01jd0000000000000000000000aa"

@@ -11,7 +11,8 @@ import orjson
 
 from contracts import events as ev
 from contracts.errors import Corrupt
-from contracts.job import TERMINAL, JobState, fold
+from contracts.job import TERMINAL, JobState
+from contracts.job_fold import fold
 from contracts.store import Store, keys
 from contracts.wire import Entry, decode
 from tests.harness.tail import ENDS

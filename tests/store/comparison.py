@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import redis
 
-from contracts.job import fold
+from contracts.job_fold import fold
 from contracts.store import Store, keys
 from contracts.store.jobs import History
 from contracts.wire import decode

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from contracts import events as ev
 from contracts.errors import Corrupt
-from contracts.job import JobStatus, fold
+from contracts.job import JobState, JobStatus
+from contracts.job_fold import evolve, fold
 from contracts.store import keys
 from contracts.store.write import JobGuard, Write
+from contracts.wire import Entry
 from tests.store.play import POOL, TENANT, Play
 
 
@@ -130,9 +132,6 @@ async def _cancel(play: Play, job_id: str) -> None:
 @given(phase=st.text(max_size=20))
 def test_a_phase_is_text_whatever_the_author_writes(phase: str) -> None:
     """A phase that looked like the sign for "now" once made every fold of its job fail."""
-    from contracts.job import JobState, evolve
-    from contracts.wire import Entry
-
     event = ev.JobProgress(progress=1, phase=phase)
     running = JobState("job_x", 1, "1-0", JobStatus.IN_PROGRESS)
 

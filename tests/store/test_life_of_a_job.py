@@ -2,7 +2,8 @@
 
 from contracts import events as ev
 from contracts import ids
-from contracts.job import JobStatus, fold
+from contracts.job import JobStatus
+from contracts.job_fold import fold
 from contracts.store import Store, Word
 from contracts.store.attempts import Attempt, Offer, read_offer
 from contracts.store.jobs import Limits

@@ -6,7 +6,8 @@ from aiohttp import web
 
 from contracts import events as ev
 from contracts.envelope import Origin, event_view
-from contracts.job import TERMINAL, WAITING, JobState, JobStatus, evolve
+from contracts.job import TERMINAL, WAITING, JobState, JobStatus
+from contracts.job_fold import evolve
 from contracts.store.jobs import MOST_EVENTS
 from services.ingest.context import Context
 from services.ingest.cursor import BadCursor, seal, unseal

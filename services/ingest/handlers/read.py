@@ -8,7 +8,8 @@ import asyncio
 from dataclasses import dataclass
 
 from contracts.errors import HeadraceError
-from contracts.job import FIELDS, JobState, JobStatus, fold, from_hash
+from contracts.job import FIELDS, JobState, JobStatus
+from contracts.job_fold import fold, from_hash
 from contracts.store.jobs import History
 from contracts.store.store import PoolMeta
 from services.ingest.context import Context
