@@ -48,12 +48,6 @@ PARAMETERS = {
 }
 
 
-class DeviceUnavailable(RuntimeError):
-    """The device that was asked for cannot be used by this torch."""
-
-    code = "device_unavailable"
-
-
 class ContentRejected(RuntimeError):
     """The model's own safety checker withheld every picture."""
 
@@ -84,7 +78,7 @@ def prepare():
 
 def load(device, prepared):
     """Copy it to the device, and learn what its latents look like."""
-    place = place_of(device)
+    place = device.torch_device
     if place == "cpu" and prepared.dtype == torch.float16:  # a CPU slot beside a GPU; CPUs are slow at halves
         prepared.to(torch.float32)
     prepared.to(place)
@@ -161,18 +155,6 @@ def hand_over(job, image, name, provenance):
         width, height = made.size
         data = png(made, provenance)
         job.artifact(f"{name}{ending}.png", data, kind="image", variant=variant, width=width, height=height)
-
-
-def place_of(device):
-    """Return torch's name of a device; the worker makes only our own card visible. Raises DeviceUnavailable."""
-    if device.kind in ("cpu", "sim"):
-        return "cpu"
-    if not torch.cuda.is_available():  # torch's name for AMD cards, too
-        raise DeviceUnavailable(
-            f"device_unavailable: torch {torch.__version__} cannot use a {device.kind} device here; "
-            "install a build for it, and check the driver"
-        )
-    return "cuda:0"
 
 
 def png(image, provenance):

@@ -11,12 +11,6 @@ from vocabulary import WORDS
 LATENT_SHAPE = (24, 8, 8)
 
 
-class DeviceUnavailable(RuntimeError):
-    """The device that was asked for cannot be used by this runtime."""
-
-    code = "device_unavailable"
-
-
 class Scenes:
     """A denoiser and a decoder, each a function of numpy arrays: (latents, levels, words) and (latents)."""
 

@@ -6,7 +6,7 @@ that was asked for or not at all. What needs no device is apart from what does, 
 
 import numpy as np
 import torch
-from model import DeviceUnavailable, Scenes
+from model import Scenes
 from networks import Decoder, Denoiser
 from weights import arrays
 
@@ -20,22 +20,10 @@ def networks_of(weights):
 
 
 def scenes_on(device, networks):
-    """Return the model on `device`: all that is done here is to copy. Raises DeviceUnavailable."""
-    place = torch.device(place_of(device))
+    """Return the model on `device`: all that is done here is to copy."""
+    place = torch.device(device.torch_device)
     denoiser, decoder = (network.to(place) for network in networks)
     return Scenes(_on_arrays(denoiser, place), _on_arrays(decoder, place))
-
-
-def place_of(device):
-    """Return torch's name of a device; the worker makes only our own card visible. Raises DeviceUnavailable."""
-    if device.kind in ("cpu", "sim"):
-        return "cpu"
-    if not torch.cuda.is_available():  # torch's name for AMD cards, too
-        raise DeviceUnavailable(
-            f"device_unavailable: torch {torch.__version__} cannot use a {device.kind} device here; "
-            "install a build for it, and check the driver"
-        )
-    return "cuda:0"
 
 
 def _with_numbers(kind, onnx_file):

@@ -3,7 +3,6 @@
 torch's CUDA calls and onnxruntime's CUDA provider are stand-ins; sessions on the CPU are real. tests/gpu has the card.
 """
 
-import importlib.util
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from services.gpu_worker.child import device as child
 from services.gpu_worker.devices import Device
-from services.gpu_worker.slots.child_process import MAIN
 from services.gpu_worker.slots.outcome import Verdict
 from tests.gpu_worker import rig as rigs
 
@@ -22,18 +21,6 @@ GIB, MIB = 1 << 30, 1 << 20
 TORCH = Path(__file__).parent / "fake_torch" / "torch.py"
 GPU = Device("GPU-test", "cuda", 0, 8 * GIB, -1, 0, environment={"CUDA_VISIBLE_DEVICES": "GPU-test"})
 NETWORK = Path(__file__).parents[2] / "pipelines" / "scenes" / "weights" / "decoder.onnx"
-
-
-def load(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(f"loaded_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-child = load(MAIN.with_name("device.py"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Run a shipped pipeline as a child does: its folder on the path, plain objects for `job` and `device`."""
+"""Run a shipped pipeline as a child does: its folder on the path, the child's own `device`, a `job` that records."""
 
 import importlib.util
 import sys
@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+
+from services.gpu_worker.child.device import Device
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 
@@ -45,11 +47,9 @@ class RecordedJob:
         self.sizes[f"{kind}/{variant}/{name}"] = (width, height)
 
 
-@dataclass
-class PlainDevice:
-    kind: str = "cpu"
-    index: int = 0
-    bytes: int = 0
+def device(kind: str = "cpu", size_bytes: int = 0) -> Device:
+    """Return what the child gives to load()."""
+    return Device(kind, 0, size_bytes)
 
 
 def imported(folder: str, file: str = "pipeline.py") -> Iterator[ModuleType]:
@@ -90,4 +90,4 @@ def echo() -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="package")
 def loaded(scenes: ModuleType) -> Any:
-    return scenes.load(PlainDevice(), scenes.prepare())
+    return scenes.load(device(), scenes.prepare())

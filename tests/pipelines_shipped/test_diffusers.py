@@ -18,7 +18,7 @@ from services.gpu_worker.slots.attempt import Bounds
 from services.gpu_worker.slots.frames import ArtifactFile, Preview
 from services.gpu_worker.slots.outcome import Stop, Verdict
 from tests.gpu_worker.rig import Recorder, rig
-from tests.pipelines_shipped.conftest import PIPELINES, Cancelled, PlainDevice, RecordedJob, imported
+from tests.pipelines_shipped.conftest import PIPELINES, Cancelled, RecordedJob, device, imported
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ORIGINAL = "image/original/picture.png"
@@ -55,7 +55,7 @@ def diffusion(weights: Path) -> Iterator[ModuleType]:
 
 @pytest.fixture(scope="module")
 def loaded(diffusion: ModuleType) -> Any:
-    return diffusion.load(PlainDevice(), diffusion.prepare())
+    return diffusion.load(device(), diffusion.prepare())
 
 
 @pytest.fixture

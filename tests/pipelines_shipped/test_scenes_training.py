@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipelines_shipped.conftest import PlainDevice, RecordedJob
+from tests.pipelines_shipped.conftest import RecordedJob, device
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_a_few_steps_train_export_and_draw(training: Any, scenes: ModuleType, tm
 
     files = training["export"].exported_files(went_on)
     job = RecordedJob()
-    scenes.run(scenes.load(PlainDevice(), files), {"prompt": "a red boat", "steps": 2}, job)
+    scenes.run(scenes.load(device(), files), {"prompt": "a red boat", "steps": 2}, job)
 
     assert "image/original/picture.png" in job.artifacts
     assert (went_on["encoder"]["entry.weight"] == begun["encoder"]["entry.weight"]).all()

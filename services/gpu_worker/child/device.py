@@ -46,7 +46,9 @@ class Device:
             return "cpu"
         torch = sys.modules.get("torch")
         if torch is not None and not torch.cuda.is_available():
-            raise DeviceUnavailable(f"torch {torch.__version__} sees no {self.kind} device: install a build that does")
+            raise DeviceUnavailable(
+                f"torch {torch.__version__} sees no {self.kind} device: install a build for it, and check the driver"
+            )
         return f"cuda:{self.index}"
 
     @property
