@@ -39,6 +39,10 @@ class StoreUnavailable(Unavailable):
         super().__init__("the store", detail)
 
 
+class Unconfirmed(StoreUnavailable):
+    """The call was sent and no reply came: nobody knows whether it was carried out."""
+
+
 class StoreFull(Unavailable):
     """The store is at its memory limit: new work is refused, running work still settles."""
 

@@ -13,15 +13,23 @@ from functools import partial
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from contracts.errors import StoreUnavailable
+from contracts.errors import StoreUnavailable, Unconfirmed
 from contracts.store import library
-from contracts.store.channel import Channel, Command
+from contracts.store.channel import Channel, Command, NotSent
 from contracts.store.clients import COMMAND_TIMEOUT_S, LOST, as_store_error, retry_schedule
 
 # While the server works on one batch, this process works on the answers of the one before. Larger batches make the two
 # wait for each other, and a call costs hardly less in them.
 MAX_BATCH = 12
 MAX_WAITING = 20_000
+
+
+class _NotReady(ConnectionError):
+    """The server refused some calls of a batch for the moment; `replies` has what became of each."""
+
+    def __init__(self, replies: list[object]) -> None:
+        super().__init__("the server is not ready")
+        self.replies = replies
 
 
 class Batcher:
@@ -36,7 +44,7 @@ class Batcher:
         self._running: asyncio.Task[None] | None = None
 
     async def call(self, verb: str, keys: Sequence[str], args: Command) -> object:
-        """Call a verb and return its raw reply. Raises StoreUnavailable, StoreFull."""
+        """Call a verb and return its raw reply. Raises StoreFull, StoreUnavailable; Unconfirmed when nobody knows."""
         command = ["FCALL", library.function_name(verb), len(keys), *keys, *args]
         if not self._busy:
             return await self._call_alone(command)
@@ -58,7 +66,7 @@ class Batcher:
         try:
             (reply,) = await self._execute([command])
         except Exception as error:
-            raise as_store_error(error) from error
+            raise _as_unanswered(error) from error
         finally:
             if self._waiting:
                 self._running = asyncio.create_task(self._drain())
@@ -83,7 +91,7 @@ class Batcher:
         try:
             replies = await self._execute([command for command, _ in batch])
         except Exception as error:  # every caller must hear of it, whatever it was
-            replies = [as_store_error(error)] * len(batch)
+            replies = [_as_unanswered(error)] * len(batch)
         for (_, future), reply in zip(batch, replies, strict=True):
             if future.done():
                 continue
@@ -102,14 +110,19 @@ class Batcher:
         return replies
 
     async def _exchange(self, commands: Sequence[Command]) -> list[object]:
-        """Send a batch, again as a whole when a reply is lost or the server is not ready: each call is idempotent."""
-        return await self._retry.call_with_retry(partial(self._once, commands), self._hang_up)
+        """Send a batch, again as a whole when a reply is lost or the server is not ready: each call is idempotent.
+
+        When the server stays so, each call has its own reply: it may have been carried out before the others failed.
+        """
+        try:
+            return await self._retry.call_with_retry(partial(self._once, commands), self._hang_up)
+        except _NotReady as found:
+            return found.replies
 
     async def _once(self, commands: Sequence[Command]) -> list[object]:
         replies = await self._channel.exchange(commands, COMMAND_TIMEOUT_S)
-        for reply in replies:
-            if isinstance(reply, LOST):
-                raise reply
+        if any(isinstance(reply, LOST) for reply in replies):
+            raise _NotReady(replies)
         return replies
 
     async def _hang_up(self, _: Exception) -> None:
@@ -123,6 +136,12 @@ async def load(client: Redis) -> None:
     except ResponseError as error:
         if "already exists" not in str(error):
             raise
+
+
+def _as_unanswered(error: Exception) -> Exception:
+    found = as_store_error(error)
+    is_unknown = isinstance(found, StoreUnavailable) and not isinstance(error, NotSent)
+    return Unconfirmed(f"{type(error).__name__}: {error}") if is_unknown else found
 
 
 def _is_missing(reply: object) -> bool:

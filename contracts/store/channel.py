@@ -26,6 +26,8 @@ from redis.exceptions import (
     TryAgainError,
 )
 
+from contracts.store.clients import LOST
+
 Command: TypeAlias = Sequence[Any]  # texts, bytes, numbers
 
 _MORE = object()
@@ -39,6 +41,10 @@ _ERRORS: dict[str, type[Exception]] = {
 }
 
 
+class NotSent(ConnectionError):
+    """There is no way to the server; nothing of the exchange was carried out."""
+
+
 class Channel:
     """Opened when it is first used. Exchanges take turns; close with `aclose`."""
 
@@ -50,13 +56,13 @@ class Channel:
     async def exchange(self, commands: Sequence[Command], limit_s: float) -> list[object]:
         """Send commands and return a reply for each, an error as an exception in its place.
 
-        Raises ConnectionError or TimeoutError of redis-py when it is not known which of them were carried out.
+        Raises NotSent when none was carried out, ConnectionError or TimeoutError of redis-py when nobody knows which.
         """
         async with self._turn:
             try:
                 if self._wire is None or self._wire.is_lost:
                     await self._close()
-                    self._wire = await _open(self._pool)
+                    self._wire = await _open_or_not_sent(self._pool)
                 return await self._wire.ask(commands, limit_s)
             except BaseException:
                 await self._close()
@@ -71,6 +77,13 @@ class Channel:
         wire, self._wire = self._wire, None
         if wire is not None:
             await wire.close()
+
+
+async def _open_or_not_sent(pool: ConnectionPool) -> "_Wire":
+    try:
+        return await _open(pool)
+    except LOST as error:
+        raise NotSent(f"{type(error).__name__}: {error}") from error
 
 
 async def _open(pool: ConnectionPool) -> "_Wire":

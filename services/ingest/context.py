@@ -18,7 +18,7 @@ import structlog
 
 from contracts import events as ev
 from contracts.artifacts import Shelf
-from contracts.errors import StoreUnavailable
+from contracts.errors import StoreUnavailable, Unconfirmed
 from contracts.ids import BadId, pool_code_of
 from contracts.model_spec import ModelRegistry
 from contracts.settings import Settings
@@ -148,11 +148,11 @@ class Context:
         return place
 
     async def within(self, call: Awaitable[T]) -> T:
-        """Await a call of the store. Raises StoreUnavailable when it takes longer than a caller should wait."""
+        """Await a call of the store. Raises Unconfirmed when it takes longer than a caller should wait."""
         try:
             return await self._patience.within(call)
         except TimeoutError:
-            raise StoreUnavailable("no answer in time") from None
+            raise Unconfirmed("no answer in time") from None
 
 
 def _if_new(defined: ev.ResourceDefined, state: Configuration) -> ev.Event | None:

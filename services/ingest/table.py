@@ -55,7 +55,7 @@ _JOB_FILTERS = (
 )
 _ADMISSION = (
     "missing_idempotency_key", "idempotency_mismatch", "webhook_url_not_allowed", "quota_exceeded", "queue_full",
-    "log_backlog", "storage_full", "tenant_suspended", "rate_limited", "unschedulable",
+    "log_backlog", "storage_full", "tenant_suspended", "rate_limited", "unschedulable", "unconfirmed",
 )  # fmt: skip
 _JOB = "/v1/jobs/{id}"
 _ONE_JOB = ("job_not_found", "bad_parameter")

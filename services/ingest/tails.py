@@ -67,8 +67,9 @@ class Tail(Generic[Item]):
 
     @contextmanager
     def follow(self, subject: str) -> Iterator[Follower[Item]]:
-        """See what is kept of a subject, and what arrives."""
+        """See what is kept of a subject, and what arrives; a follower that is over once `stop` is set."""
         follower = Follower(self._ring, subject)
+        follower.is_over = self._stop.is_set()
         self._followers.setdefault(subject, set()).add(follower)
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._read())

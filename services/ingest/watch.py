@@ -31,9 +31,9 @@ class JobWatch:
         self._stop = asyncio.Event()
 
     async def wait(self, pool: str, job_id: str, wait_s: float) -> bool:
-        """Wait up to `wait_s`; True when the job has ended or is unknown."""
+        """Wait up to `wait_s`; True when the job has ended or is unknown. After `aclose` nobody waits."""
         waiters = self._waiting[pool]
-        if sum(len(each) for each in waiters.values()) >= MAX_WAITING:
+        if self._stop.is_set() or sum(len(each) for each in waiters.values()) >= MAX_WAITING:
             return False
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         # Registered before the job is looked at: it may end in between, and then the reader has seen it.

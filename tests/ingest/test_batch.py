@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from contracts.errors import StoreUnavailable
+from contracts.errors import Unconfirmed
 from services.ingest.handlers.batch import ALL_AT_ONCE
 from services.ingest.views.schemas import ProblemDocument
 from tests.ingest.api import JOB, Answer, Api, log_length
@@ -144,7 +144,7 @@ async def test_an_item_whose_answer_is_lost_is_unknown_and_the_repeat_finds_it(a
         mine = calls
         answer = await admit(*args, **more)
         if mine == 2:
-            raise StoreUnavailable("the answer was lost")
+            raise Unconfirmed("the answer was lost")
         return answer
 
     api.store.jobs.admit = losing  # type: ignore[method-assign]
@@ -153,7 +153,7 @@ async def test_an_item_whose_answer_is_lost_is_unknown_and_the_repeat_finds_it(a
     again = await send(api, *items, headers=KEY)
 
     assert (statuses(first), statuses(again)) == ([201, 503, 201], [200, 200, 200])
-    assert first.body["data"][1]["problem"]["code"] == "log_unavailable"
+    assert first.body["data"][1]["problem"]["code"] == "unconfirmed"
     assert first.body["data"][1]["problem"]["retryable"]
     assert await log_length(api) == 3
 

@@ -183,6 +183,14 @@ async def test_followers_are_let_go_when_the_process_ends(api: Api, play: Play) 
         await asyncio.wait_for(stopping, 20)
 
 
+async def test_who_comes_to_follow_while_the_process_ends_is_let_go(api: Api, play: Play) -> None:
+    attempt = await play.running()
+    await api.service._tails.aclose()
+
+    async with following(api, attempt.job_id) as events:
+        assert await events.next() == ("end", {"reason": "going_away"})
+
+
 async def test_the_live_stream_is_capped_and_goes_by_itself(api: Api, play: Play) -> None:
     attempt = await play.running()
     for number in range(1_500):

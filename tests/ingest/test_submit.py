@@ -177,6 +177,14 @@ async def test_a_service_that_stops_answers_those_who_wait(api: Api) -> None:
     assert (await waiting).status == 202
 
 
+async def test_a_request_that_comes_while_the_service_stops_waits_for_nothing(api: Api) -> None:
+    """Its body may have been half read at the signal; a wait of a minute would outlast the drain."""
+    await api.service._watch.aclose()
+
+    async with asyncio.timeout(20):
+        assert (await api.submit(headers={"Prefer": "wait=60"})).status == 202
+
+
 async def test_a_trace_context_is_kept_and_a_malformed_one_is_not(api: Api) -> None:
     trace = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
     good = await api.submit(headers={"traceparent": trace})

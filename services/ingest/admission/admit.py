@@ -2,7 +2,7 @@
 
 Promises: a repeat never makes a second job, whatever was lost in between; nobody waits for another request's claim;
 a refusal leaves no trace, so that the same key may be tried again. A submission answered 503 because the store hung
-does not become a job later, unless the caller repeats it.
+does not become a job later, unless the caller repeats it; where it may be a job already, the answer says `unconfirmed`.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from contracts.errors import HeadraceError, StoreUnavailable
+from contracts.errors import HeadraceError, StoreUnavailable, Unconfirmed
 from contracts.store.jobs import Limits
 from contracts.store.replies import Admission, Submits
 from contracts.store.words import Word
@@ -27,6 +27,10 @@ MAX_KEY_LENGTH = 255
 CLAIM_TRIES = 3
 # Admitted at the latest when this part of the caller's wait is over, so that the answer can still arrive.
 DEADLINE_RATIO = 0.8
+_UNCONFIRMED = {
+    False: "The job may have been made; a repeat with the same Idempotency-Key finds it or makes it",
+    True: "The job may have been made; without an Idempotency-Key a repeat may make a second one",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Admitted:
 
 
 async def admit(context: Context, mint: Mint, submission: Submission) -> Admitted:
-    """Make the job durable. Raises Problem when there is no room, StoreUnavailable when nobody knows."""
+    """Make the job durable. Raises Problem when there is no room or nobody knows, StoreUnavailable when it is none."""
     if submission.key_hash is None:
         if submission.refused is not None:
             raise submission.refused
@@ -159,7 +163,10 @@ async def _admit_once(context: Context, submission: Submission, job_id: str) -> 
         deadline_ms=deadline_ms,
         dedup=dedup,
     )
-    return await context.within(call)
+    try:
+        return await context.within(call)
+    except Unconfirmed:
+        raise Problem("unconfirmed", _UNCONFIRMED[submission.key_hash is None]) from None
 
 
 async def _give_back(context: Context, submission: Submission, key_hash: str, job_id: str) -> bool:

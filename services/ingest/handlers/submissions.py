@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 from contracts.api import GenerationJobData
+from contracts.errors import HeadraceError
 from contracts.file_inputs import ARTIFACTS
 from contracts.model_spec import ModelSpec, predict_vram
 from contracts.profiles import Prediction
@@ -58,7 +59,7 @@ class Submissions:
         self._mint = Mint(context.now_ms)
 
     async def submit(self, envelope: Envelope, data: GenerationJobData) -> Submitted:
-        """Make the job durable. Raises Problem when it is refused, StoreUnavailable when nobody knows."""
+        """Make the job durable. Raises Problem when it is refused or nobody knows, StoreUnavailable."""
         context, caller = self._context, envelope.caller
         model = self._model(data)
         files = context.files, caller.tenant_id, data.input, context.now_ms()
@@ -88,11 +89,13 @@ class Submissions:
         What retention removed is known by its claim or its dedup key alone; that view says `expired`.
         """
         envelope, admitted = submitted.envelope, submitted.admitted
-        shown = await self._reader.find(envelope.caller, admitted.job_id) if admitted.is_old or latest else None
+        if not admitted.is_old:
+            return await self._latest(submitted) if latest else self._fresh(submitted)
+        shown = await self._reader.find(envelope.caller, admitted.job_id)
         if shown is None:
-            return self._forgotten(admitted) if admitted.is_old else self._fresh(submitted)
+            return self._forgotten(admitted)
         view = await self._reader.view(shown)
-        if admitted.is_old and envelope.key_hash is not None and view["status"] != admitted.last_status:
+        if envelope.key_hash is not None and view["status"] != admitted.last_status:
             await self._reader.remember(envelope.caller, envelope.key_hash, admitted.job_id, view["status"])
         return view
 
@@ -100,6 +103,14 @@ class Submissions:
         """Return the header fields that tell the caller its rates, and what is left of them."""
         tenant = self._context.store.directory.configuration.tenants.get(caller.tenant_id)
         return {} if tenant is None else rate_headers(tenant.limits, submits)
+
+    async def _latest(self, submitted: Submitted) -> JsonObject:
+        """Show a new job as it is now. It is durable: when it cannot be read, the caller still hears of it."""
+        try:
+            shown = await self._reader.find(submitted.envelope.caller, submitted.admitted.job_id)
+            return self._fresh(submitted) if shown is None else await self._reader.view(shown)
+        except (HeadraceError, Problem):
+            return self._fresh(submitted)
 
     def _fresh(self, submitted: Submitted) -> JsonObject:
         draft, admitted = submitted.draft, submitted.admitted

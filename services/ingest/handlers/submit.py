@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from aiohttp import web
 
 from contracts.api import GenerationJobData
+from contracts.job import TERMINAL
 from services.ingest.admission.admit import read_key
 from services.ingest.context import Context
 from services.ingest.edge.body import read_body
@@ -43,9 +44,10 @@ class SubmitHandler:
         return _answer(view, 200 if submitted.admitted.is_old else 201, self._told(submitted))
 
     async def _answer_when_ended(self, submitted: Submitted, wait_s: int) -> web.Response:
-        has_ended = await self._watch.wait(submitted.draft.pool, submitted.admitted.job_id, wait_s)
+        await self._watch.wait(submitted.draft.pool, submitted.admitted.job_id, wait_s)
         view = await self._submissions.view(submitted, latest=True)
         headers = {"Preference-Applied": f"wait={wait_s}"} | self._told(submitted)
+        has_ended = "expired" in view or view["status"] in TERMINAL
         return _answer(view, 200 if has_ended else 202, headers)
 
     def _told(self, submitted: Submitted) -> dict[str, str]:
