@@ -143,6 +143,13 @@ class JobPatch(Body):
 
     priority: Priority | None = None
     metadata: Metadata | None = None
+    webhook_events: Annotated[tuple[EventName, ...], Field(strict=False, max_length=64)] | None = None
+
+    @model_validator(mode="after")
+    def _refuse_silence(self) -> Self:
+        if self.webhook_events == ():
+            raise _contradiction("/webhookEvents", "names no event")
+        return self
 
 
 def _several(value: object) -> object:

@@ -20,8 +20,8 @@ from contracts.wire import Entry
 JsonObject = dict[str, Any]
 
 _INGEST = frozenset(
-    {"job.created", "job.scheduled", "job.priority_changed", "job.metadata_changed", "job.cancel_requested",
-     "job.retried"}
+    {"job.created", "job.scheduled", "job.priority_changed", "job.metadata_changed", "job.webhook_changed",
+     "job.cancel_requested", "job.retried"}
 )  # fmt: skip
 _SCHEDULER = frozenset(
     {"job.assigned", "job.unassigned", "job.lease_lost", "job.expired", "job.dead_lettered", "job.forgotten"}

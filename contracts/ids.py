@@ -15,6 +15,7 @@ EventId = NewType("EventId", str)
 ArtifactId = NewType("ArtifactId", str)
 DeliveryId = NewType("DeliveryId", str)
 OfferId = NewType("OfferId", str)
+EndpointId = NewType("EndpointId", str)
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32 in lower case: no i, l, o, u
 RANDOM_BITS = 80
@@ -22,6 +23,8 @@ JOB_PART_LENGTH = 28
 
 _JOB = re.compile(r"job_[0-9a-hjkmnp-tv-z]{26}[a-z]{2}")
 _OF_JOB = re.compile(r"(evt|art|dlv)_([0-9a-hjkmnp-tv-z]{26}[a-z]{2})_[0-9a-z_]{1,80}")
+_DELIVERY = re.compile(r"dlv_([0-9a-hjkmnp-tv-z]{26}[a-z]{2})_([0-9]+)_([0-9a-z]{1,40})_([0-9]+)")
+_ENDPOINT = re.compile(r"wh_[0-9a-hjkmnp-tv-z]{26}")
 _TENANT = re.compile(r"t_[a-z0-9][a-z0-9_-]{0,47}")
 _POOL = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
@@ -108,6 +111,28 @@ def is_upload_id(text: str) -> bool:
 def delivery_id(job_id: str, sequence: int, endpoint: str, generation: int) -> DeliveryId:
     """Name the delivery of one event to one endpoint: planning it twice makes one delivery."""
     return DeliveryId(f"dlv_{job_id[4:]}_{sequence}_{endpoint}_{generation}")
+
+
+def mint_endpoint_id(real_ms: int, random_bits: int) -> EndpointId:
+    """Mint the id of a webhook endpoint. It names no pool: an endpoint hears of the jobs of all of them."""
+    return EndpointId("wh_" + encode_base32((real_ms << RANDOM_BITS) | random_bits, 26))
+
+
+def is_endpoint_id(text: str) -> bool:
+    """Whether `text` is the id of an endpoint, or may be one."""
+    return _ENDPOINT.fullmatch(text) is not None
+
+
+def endpoint_of(delivery_id: str) -> str:
+    """Return the name of the endpoint in a delivery id. Raises BadId.
+
+    >>> endpoint_of("dlv_01jd00000000000000000000aa_5_anon0123456789ab_0")
+    'anon0123456789ab'
+    """
+    match = _DELIVERY.fullmatch(delivery_id)
+    if match is None:
+        raise BadId(f"not the id of a delivery: {delivery_id[:40]!r}")
+    return match[3]
 
 
 def mint_worker_id(real_ms: int, random_bits: int) -> WorkerId:

@@ -47,6 +47,9 @@ TRANSITIONS: Final[Mapping[tuple[JobStatus | None, str], JobStatus]] = {
     (S.SCHEDULED, "job.metadata_changed"): S.SCHEDULED,
     (S.QUEUED, "job.metadata_changed"): S.QUEUED,
     (S.IN_PROGRESS, "job.metadata_changed"): S.IN_PROGRESS,
+    (S.SCHEDULED, "job.webhook_changed"): S.SCHEDULED,
+    (S.QUEUED, "job.webhook_changed"): S.QUEUED,
+    (S.IN_PROGRESS, "job.webhook_changed"): S.IN_PROGRESS,
     # running
     (S.QUEUED, "job.started"): S.IN_PROGRESS,
     (S.IN_PROGRESS, "job.progress"): S.IN_PROGRESS,

@@ -10,6 +10,8 @@ from contracts.job import FIELDS, JobStatus
 NOW = "@"  # in `changes`: the wall time of the entry, which only the store knows while writing
 GONE = ""  # in `changes`: the field is removed
 
+EVERY_EVENT = "*"  # in `hooked`: each entry is marked, whatever its writer knows of the subscription
+
 OFFER_PREFIX = "o:"
 _OF_THE_ATTEMPT = ("worker_id", "slot", "offer_id", "progress", "step", "phase")
 
@@ -39,6 +41,8 @@ def changes(event: ev.Event, fence: int) -> Changes:
             return _progress(event)
         case ev.JobPriorityChanged(priority=priority):
             return {FIELDS["priority"]: priority}
+        case ev.JobWebhookChanged():
+            return {FIELDS["hooked"]: EVERY_EVENT}
         case ev.JobCancelRequested():
             return {FIELDS["cancel_requested_ms"]: NOW}
         case ev.JobAttemptFailed(error=error, next_attempt_at_ms=at):

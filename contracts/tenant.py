@@ -1,8 +1,9 @@
-"""Tenants, keys and pools as folded from the configuration log. Pure."""
+"""Tenants, keys, pools and webhook endpoints as folded from the configuration log. Pure."""
 
 from dataclasses import dataclass, field, replace
 
 from contracts import events as ev
+from contracts.endpoints import Endpoint, EndpointEvent, as_told
 from contracts.positions import START
 from contracts.wire import Entry
 
@@ -17,6 +18,8 @@ class Tenant:
     limits: ev.TenantLimits = ev.TenantLimits()
     created_ms: int = 0
     paused: bool = False
+    webhook_hosts: tuple[str, ...] | None = None  # webhooks go to these only; None: to any host
+    webhook_version: str = ""  # position at which its own webhook secret was last replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,19 @@ class Configuration:
     paused_pools: frozenset[str] = frozenset()
     paused_models: frozenset[str] = frozenset()  # name or name@version, in every pool
     resources: dict[str, ev.ResourceRule] = field(default_factory=dict)
+    endpoints: dict[str, Endpoint] = field(default_factory=dict)
 
     def pool_of_code(self, code: str) -> str | None:
         """Return the pool whose ids carry this code."""
         return next((name for name, known in self.pools.items() if known == code), None)
+
+    def endpoint_by_name(self, name: str) -> Endpoint | None:
+        """Return the endpoint that deliveries call by this name; None for an anonymous one, or one that is gone."""
+        return self.endpoints.get(f"wh_{name}")
+
+    def endpoints_of(self, tenant_id: str) -> tuple[Endpoint, ...]:
+        """Return a tenant's endpoints, oldest first. Looks at all there are: index them to ask for many tenants."""
+        return tuple(endpoint for endpoint in self.endpoints.values() if endpoint.tenant_id == tenant_id)
 
     def is_model_paused(self, reference: str) -> bool:
         """Whether `name@version` is paused, by itself or with all versions of its name."""
@@ -59,10 +71,13 @@ def configure(state: Configuration, entry: Entry) -> Configuration:
     match event:
         case ev.TenantCreated() | ev.TenantUpdated():
             known = state.tenants.get(event.tenant_id, Tenant(event.tenant_id, created_ms=at_ms))
-            return _with_tenant(moved, replace(known, tier=event.tier, weight=event.weight, limits=event.limits))
+            return _with_tenant(moved, _as_it_is(known, event))
         case ev.TenantPaused() | ev.TenantResumed():
             known = state.tenants.get(event.tenant_id, Tenant(event.tenant_id, created_ms=at_ms))
             return _with_tenant(moved, replace(known, paused=isinstance(event, ev.TenantPaused)))
+        case ev.TenantWebhookSecretRotated():
+            known = state.tenants.get(event.tenant_id, Tenant(event.tenant_id, created_ms=at_ms))
+            return _with_tenant(moved, replace(known, webhook_version=entry.position))
         case ev.KeyCreated():
             key = ApiKey(event.key_id, event.tenant_id, event.sha256, event.scopes, at_ms)
             return replace(moved, keys=state.keys | {key.id: key})
@@ -83,8 +98,25 @@ def configure(state: Configuration, entry: Entry) -> Configuration:
         case ev.ResourceDefined():
             rule = ev.ResourceRule(rate=event.rate, window_ms=event.window_ms)
             return replace(moved, resources=state.resources | {event.resource: rule})
+        case ev.EndpointCreated() | ev.EndpointUpdated() | ev.EndpointEnabled() | ev.EndpointDisabled():
+            return _with_endpoint(moved, event, entry.position)
+        case ev.EndpointSecretRotated():
+            return _with_endpoint(moved, event, entry.position)
+        case ev.EndpointDeleted():
+            left = {name: endpoint for name, endpoint in state.endpoints.items() if name != event.endpoint_id}
+            return replace(moved, endpoints=left)
         case _:
             return moved
+
+
+def _as_it_is(known: Tenant, event: ev.TenantCreated | ev.TenantUpdated) -> Tenant:
+    hosts = event.webhook_hosts
+    return replace(known, tier=event.tier, weight=event.weight, limits=event.limits, webhook_hosts=hosts)
+
+
+def _with_endpoint(state: Configuration, event: EndpointEvent, position: str) -> Configuration:
+    endpoint = as_told(state.endpoints.get(event.endpoint_id), event, position)
+    return state if endpoint is None else replace(state, endpoints=state.endpoints | {endpoint.id: endpoint})
 
 
 def _with_tenant(state: Configuration, tenant: Tenant) -> Configuration:

@@ -41,6 +41,7 @@ class _TenantAsItIs(_OfTenant):
     tier: Tier = "standard"
     weight: float = 1.0
     limits: TenantLimits = TenantLimits()
+    webhook_hosts: tuple[str, ...] | None = None  # webhooks go to these only; None: to any host
 
 
 class TenantCreated(_Decided, _TenantAsItIs):

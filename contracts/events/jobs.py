@@ -218,6 +218,14 @@ class JobMetadataChanged(Event):
     by: str = ""
 
 
+class JobWebhookChanged(Event):
+    """ingest: what the job's own webhook subscribes to from now on; all events of the job are marked from here."""
+
+    TYPE: ClassVar[str] = "job.webhook_changed"
+    events: tuple[str, ...]
+    by: str = ""
+
+
 class JobRecharged(Event):
     """scheduler: the attempt runs far beyond its estimate; this much is charged for it from now on."""
 

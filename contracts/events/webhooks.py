@@ -17,6 +17,7 @@ class WebhookAttempted(Event):
     status: int | None = None
     ms: int = 0
     next_at_ms: int | None = None
+    endpoint_id: str | None = None
 
 
 class WebhookExhausted(Event):
@@ -28,3 +29,4 @@ class WebhookExhausted(Event):
     event_type: str
     attempts: int
     outcome: str
+    endpoint_id: str | None = None

@@ -4,12 +4,13 @@ working as soon as the entry is read, long before any cache would notice.
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
 from redis.asyncio import Redis
 
 from contracts import events as ev
+from contracts.endpoints import Private, read_private
 from contracts.errors import Rejected, StoreUnavailable
 from contracts.ids import mint_token, pool_code
 from contracts.store import keys, replies
@@ -27,6 +28,10 @@ TRIES = 20
 FOLLOW_BLOCK_MS = 1000
 
 Decide = Callable[[Configuration], ev.Event | None]
+Rewrite = Callable[[Configuration, Private], tuple[ev.Event, Private | None] | None]
+
+
+_Change = tuple[ev.Event, Mapping[str, str]]
 
 
 class Directory:
@@ -72,12 +77,36 @@ class Directory:
 
         `decide` may raise Rejected. It is asked again when somebody else was faster.
         """
+
+        async def decided(state: Configuration) -> _Change | None:
+            event = decide(state)
+            return None if event is None else (event, secrets or {})
+
+        return await self._change(decided, subject)
+
+    async def rewrite(self, name: str, decide: Rewrite, subject: str) -> Configuration:
+        """Append an event and replace what is kept under `name` in the same call; a None in its place removes it.
+
+        `decide` is given what is kept at the moment of the configuration it is given. None changes nothing; it may
+        raise Rejected, and is asked again when somebody else was faster.
+        """
+
+        async def decided(state: Configuration) -> _Change | None:
+            # Read after the state: whoever replaces it from here on moves the log, and this is decided again.
+            made = decide(state, await self.private(name) or Private())
+            return None if made is None else (made[0], {name: made[1].to_json() if made[1] else ""})
+
+        return await self._change(decided, subject)
+
+    async def _change(
+        self, decide: Callable[[Configuration], Awaitable[_Change | None]], subject: str
+    ) -> Configuration:  # fmt: skip
         write_id = mint_token(random.SystemRandom().getrandbits(80))
         for _ in range(TRIES):
-            event = decide(await self.refresh())
-            if event is None:
+            made = await decide(await self.refresh())
+            if made is None:
                 return self.configuration
-            answer = await self._append(event, subject, write_id, secrets or {})
+            answer = await self._append(made[0], subject, write_id, made[1])
             if answer.word is Word.APPLIED:
                 return await self.refresh()
             if answer.word is Word.GONE:
@@ -99,6 +128,15 @@ class Directory:
     async def secret(self, name: str) -> str | None:
         """Return a secret by name, e.g. `webhook:<tenant>`. Raises StoreUnavailable."""
         return await read_text(self._command, keys.secret(name))
+
+    async def private(self, name: str) -> Private | None:
+        """Return what is kept of an endpoint or a tenant (`contracts.endpoints` names it); None when it is gone.
+
+        Raises Corrupt, StoreUnavailable. Whoever keeps it may do so until the endpoint's `version`, or the tenant's
+        `webhook_version`, is another one.
+        """
+        text = await self.secret(name)
+        return None if text is None else read_private(name, text)
 
     async def keep_secret(self, name: str, candidate: str) -> str:
         """Return a secret that all processes share, making it `candidate` when nobody made one before."""

@@ -63,9 +63,16 @@ class JobBody:
 
     def metadata(self, sequence: int) -> object:
         """Return the caller's metadata as they were after this event of the job."""
-        changes = (line for line in reversed(self.outcomes) if "metadata" in line)
+        return self._changed("metadata", sequence) or {}
+
+    def webhook_events(self, sequence: int) -> object:
+        """Return what the job's own webhook subscribed to at this event of the job."""
+        return self._changed("webhookEvents", sequence)
+
+    def _changed(self, name: str, sequence: int) -> object:
+        changes = (line for line in reversed(self.outcomes) if name in line)
         latest = next((line for line in changes if int(str(line.get("sequence") or 0)) <= sequence), self.spec)
-        return latest.get("metadata") or {}
+        return latest.get(name)
 
     def error(self, attempt: int) -> Mapping[str, object]:
         """Return the error text of an attempt, {} when there is none."""
@@ -90,7 +97,8 @@ def plan(entry: Entry, state: JobState, body: JobBody, source: Source) -> tuple[
     Args:
         state: the job folded up to this event and no further.
     """
-    wanted = targets(entry.type, state.tenant_id, body.spec)
+    spec = {**body.spec, "webhookEvents": body.webhook_events(entry.sequence)}
+    wanted = targets(entry.type, state.tenant_id, spec)
     if not wanted:
         return ()
     content = render(notice(entry, state, body, source)).decode()

@@ -7,9 +7,10 @@ import pytest
 from contracts import events as ev
 from contracts.api import JobPatch
 from contracts.store.attempts import Attempt
-from services.ingest.handlers.change import MOST_METADATA_CHANGES, ChangeHandler, changes_of
+from services.ingest.handlers.change import MOST_CHANGES, ChangeHandler, changes_of
 from services.ingest.handlers.read import JobReader
 from services.ingest.tenancy import Caller
+from services.notifier.planning import read_body
 from tests.ingest.api import Answer, Api, log_length
 from tests.store.play import POOL, Play
 
@@ -74,6 +75,23 @@ async def test_the_job_is_still_shown_as_it_was(api: Api) -> None:
     found = await api.get("/v1/jobs?metadata.n=2&priority=high")
     assert [job["id"] for job in found.body["data"]] == [job_id]
     assert (await api.get("/v1/jobs?metadata.n=0")).body["data"] == []
+
+
+async def test_what_a_webhook_subscribes_to_changes_for_what_comes_after(api: Api, play: Play) -> None:
+    """Field case 98: every name is checked, and the log says from which event on the new list holds."""
+    job_id = await api.job(webhookUrl="https://app.example/hook", webhookEvents=["job.completed"], metadata={"n": "0"})
+
+    changed = await change(api, job_id, metadata={"n": "1"}, webhookEvents=["job.progress", "job.failed"])
+    again = await change(api, job_id, webhookEvents=["job.failed", "job.progress"])
+
+    assert (changed.status, changed.headers["etag"], again.headers["etag"]) == (200, '"3"', '"3"')
+    assert await play.types(job_id) == ["job.created", "job.metadata_changed", "job.webhook_changed"]
+    history = await play.store.jobs.history(POOL, job_id, with_body=True)
+    assert history is not None
+    assert [entry.hooked for entry in history.entries] == [False, False, True]
+    body = read_body(job_id, history.body)
+    assert [body.webhook_events(n) for n in (1, 2, 3)] == [["job.completed"]] * 2 + [["job.progress", "job.failed"]]
+    assert [body.metadata(n) for n in (1, 2, 3)] == [{"n": "0"}, {"n": "1"}, {"n": "1"}]
 
 
 async def test_if_match_guards_what_the_caller_has_not_seen(api: Api) -> None:
@@ -167,6 +185,9 @@ async def test_a_foreign_job_is_as_unknown_as_one_that_never_was(api: Api) -> No
         ({"metadata": {"a b": "1"}}, "/metadata/a b"),
         ({"metadata": {"a": 1}}, "/metadata/a"),
         ({"metadata": {str(n): "" for n in range(17)}}, "/metadata"),
+        ({"webhookEvents": ["job.done"]}, "/webhookEvents/0"),
+        ({"webhookEvents": []}, "/webhookEvents"),
+        ({"webhookEvents": ["job.completed"]}, "/webhookEvents"),
     ],
 )
 async def test_a_bad_change_is_422_with_its_place(api: Api, fields: dict[str, object], pointer: str) -> None:
@@ -181,7 +202,7 @@ async def test_the_metadata_of_one_job_cannot_grow_without_end(api: Api) -> None
     """Field case 11: each version stays in the body, so there is a last one."""
     job_id = await api.job()
     context = api.service.context
-    line = b"".join(b'\n{"metadata":{"n":"%d"},"sequence":1}' % n for n in range(MOST_METADATA_CHANGES))
+    line = b"".join(b'\n{"metadata":{"n":"%d"},"sequence":1}' % n for n in range(MOST_CHANGES))
     await context.store.client.append(f"hr:{{{POOL}}}:body:{job_id}", line)
 
     refused = await change(api, job_id, metadata={"n": "more"}, priority="low")

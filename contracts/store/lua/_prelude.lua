@@ -104,12 +104,12 @@ local function set_fields(key, pairs_list, ms, sets)
 end
 
 -- Append the events of a write to `log`; returns the position of the last one (nil without events) and the
--- job's sequence.
+-- job's sequence. Of a job whose `h` is '*' every event is marked: its subscription changed since its writers read it.
 local function append(keys, log, id, w)
-  local key, n, f, p = w.k and keys[w.k], 0, 0, false
+  local key, n, f, p, hooked = w.k and keys[w.k], 0, 0, false, false
   if key then
-    local h = redis.call('HMGET', key, 'n', 'f', 'p')
-    n, f, p = tonumber(h[1] or 0), tonumber(h[2] or 0), h[3]
+    local h = redis.call('HMGET', key, 'n', 'f', 'p', 'h')
+    n, f, p, hooked = tonumber(h[1] or 0), tonumber(h[2] or 0), h[3], h[4]
   end
   for _, event in ipairs(w.ev) do
     local entry = {'t', event[1], 'j', w.j}
@@ -117,11 +117,12 @@ local function append(keys, log, id, w)
       n = n + 1
       for i = 1, #event[4], 2 do
         if event[4][i] == 'f' then f = tonumber(event[4][i + 1]) end
+        if event[4][i] == 'h' then hooked = event[4][i + 1] end
       end
       entry[5], entry[6], entry[7], entry[8] = 'n', n, 'f', f
       if p then entry[9], entry[10] = 'p', p end
     end
-    if event[3] == 1 then entry[#entry + 1], entry[#entry + 2] = 'h', '1' end
+    if event[3] == 1 or hooked == '*' then entry[#entry + 1], entry[#entry + 2] = 'h', '1' end
     entry[#entry + 1], entry[#entry + 2] = 'd', event[2]
     p = redis.call('XADD', log, 'NOMKSTREAM', id, unpack(entry))
     if key then

@@ -1,4 +1,4 @@
-"""`PATCH /v1/jobs/{id}`: another priority, other metadata, while the job has not ended.
+"""`PATCH /v1/jobs/{id}`: another priority, other metadata, other webhook events, while the job has not ended.
 
 Promises: what is asked for is so when it is answered, and a repeat changes nothing; under `If-Match` nothing is
 changed that the caller has not seen. The caller's words go into the body of the job, their names into the log.
@@ -26,12 +26,12 @@ from services.ingest.handlers.read import Details, JobReader, job_not_found
 from services.ingest.minting import Mint
 from services.ingest.requests import invalid_input, parse_body
 from services.ingest.tenancy import Caller
-from services.ingest.views.body_lines import metadata_line
+from services.ingest.views.body_lines import change_line
 
 CHANGE_TRIES = 10
 # After a try that somebody else overtook: those who change one job at the same moment must not meet again and again.
 OVERTAKEN = Backoff(base_ms=4, cap_ms=500, jitter_ratio=1.0)
-MOST_METADATA_CHANGES = 100  # each stays in the body, so that the job can be shown as it was
+MOST_CHANGES = 100  # of metadata and webhook events; each stays in the body, so that the job can be shown as it was
 
 
 class ChangeHandler:
@@ -69,9 +69,8 @@ class ChangeHandler:
             hooked=frozenset(details.lines.spec.get("webhookEvents") or ()),
             guard=JobGuard(sequence=state.sequence),
         )
-        is_of_metadata = isinstance(events[-1], ev.JobMetadataChanged)
-        line = metadata_line(wanted.metadata or {}, state.sequence + len(events)) if is_of_metadata else b""
-        call = self._context.store.jobs.append(details.meta.name, write, self._mint.token(), line=line)
+        lines = b"".join(_line(event, wanted, state.sequence + i) for i, event in enumerate(events, 1))
+        call = self._context.store.jobs.append(details.meta.name, write, self._mint.token(), line=lines)
         reply = await self._context.within(call)
         if reply.word is Word.GONE:
             raise job_not_found()
@@ -86,11 +85,38 @@ def changes_of(details: Details, wanted: JobPatch, by: str) -> tuple[ev.Event, .
         events.append(ev.JobPriorityChanged(priority=wanted.priority, previous=before, by=by))
     known = details.lines.spec.get("metadata") or {}
     if wanted.metadata is not None and wanted.metadata != known:
-        if details.lines.metadata_changes >= MOST_METADATA_CHANGES:
-            message = f"the metadata of a job can be changed {MOST_METADATA_CHANGES} times"
-            raise invalid_input((Fault("/metadata", "too_many", message),))
+        _check_count(details, "/metadata")
         events.append(ev.JobMetadataChanged(keys=_changed_keys(known, wanted.metadata), by=by))
+    if wanted.webhook_events is not None and (chosen := _subscribed(details, wanted.webhook_events)):
+        _check_count(details, "/webhookEvents")
+        events.append(ev.JobWebhookChanged(events=chosen, by=by))
     return tuple(events)
+
+
+def _subscribed(details: Details, wanted: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what the webhook subscribes to from now on; nothing when it does already."""
+    spec = details.lines.spec
+    if not spec.get("webhookUrl"):
+        message = "the job has no webhookUrl: nobody would be told"
+        raise invalid_input((Fault("/webhookEvents", "contradiction", message),))
+    chosen = tuple(dict.fromkeys(wanted))
+    return () if set(chosen) == set(spec.get("webhookEvents") or ()) else chosen
+
+
+def _check_count(details: Details, pointer: str) -> None:
+    if details.lines.changes >= MOST_CHANGES:
+        message = f"metadata and webhook events of a job can be changed {MOST_CHANGES} times"
+        raise invalid_input((Fault(pointer, "too_many", message),))
+
+
+def _line(event: ev.Event, wanted: JobPatch, sequence: int) -> bytes:
+    match event:
+        case ev.JobMetadataChanged():
+            return change_line({"metadata": wanted.metadata}, sequence)
+        case ev.JobWebhookChanged(events=chosen):
+            return change_line({"webhookEvents": chosen}, sequence)
+        case _:
+            return b""
 
 
 def _check(details: Details, if_match: str | None) -> None:

@@ -11,21 +11,23 @@ import orjson
 
 JsonObject = dict[str, Any]
 
+_CHANGEABLE = {"metadata": dict, "webhookEvents": list}
+
 
 @dataclass(frozen=True, slots=True)
 class BodyLines:
-    """`spec` as submitted, with the metadata it has now (empty when erased), the result (None before completion), error
-    texts by attempt, how often the metadata were changed.
+    """`spec` as submitted, with the metadata and webhook events it has now (empty when erased), the result (None before
+    completion), error texts by attempt, how often the caller changed it.
     """
 
     spec: JsonObject = field(default_factory=dict)
     result: JsonObject | None = None
     errors: dict[int, JsonObject] = field(default_factory=dict)
-    metadata_changes: int = 0
+    changes: int = 0
 
 
 def read_lines(raw: bytes, sequence: int | None = None) -> BodyLines:
-    """Read a job's body; `sequence`: with the metadata that it had after this event."""
+    """Read a job's body; `sequence`: as the caller wanted it to be after this event."""
     spec: JsonObject = {}
     result: JsonObject | None = None
     errors: dict[int, JsonObject] = {}
@@ -38,16 +40,18 @@ def read_lines(raw: bytes, sequence: int | None = None) -> BodyLines:
             result = fields["result"]
         elif isinstance(fields.get("error"), dict):
             errors[int(fields["error"].get("attempt") or 0)] = fields["error"]
-        elif isinstance(fields.get("metadata"), dict):
+        elif changed := {
+            name: fields[name] for name, kind in _CHANGEABLE.items() if isinstance(fields.get(name), kind)
+        }:
             changes += 1
             if spec and (sequence is None or fields.get("sequence", 0) <= sequence):
-                spec = spec | {"metadata": fields["metadata"]}
+                spec = spec | changed
     return BodyLines(spec, result, errors, changes)
 
 
-def metadata_line(metadata: Mapping[str, str], sequence: int) -> bytes:
-    """Write what the caller's metadata are from event `sequence` on."""
-    return b"\n" + orjson.dumps({"metadata": metadata, "sequence": sequence})
+def change_line(changed: Mapping[str, object], sequence: int) -> bytes:
+    """Write what the caller wants from event `sequence` on: `metadata` or `webhookEvents`."""
+    return b"\n" + orjson.dumps({**changed, "sequence": sequence})
 
 
 def _object(line: bytes) -> JsonObject:
