@@ -6,7 +6,7 @@ An entry that cannot be read is returned as `Poison`, never dropped in silence.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,6 +40,14 @@ class Message:
         if self.fields is None:
             return Poison(self.position, "trimmed before it was handled", deleted=True)
         return _read(self.position.encode(), self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A message that its consumer left unhandled, and how many times it was handed out."""
+
+    position: str
+    tries: int
 
 
 class StreamReader:
@@ -116,12 +124,32 @@ class GroupReader:
     async def take_over(self, idle_ms: int, cursor: str = START, count: int = 100) -> tuple[str, list[Message]]:
         """Take messages that another consumer left unhandled for `idle_ms`; returns the cursor for the next call."""
         command = ("XAUTOCLAIM", self._key, self._group, self._consumer, idle_ms, cursor, "COUNT", count)
-        try:
-            raw = await _ask(self._channel, command)
-        except (*LOST, ResponseError) as error:
-            raise StoreUnavailable(str(error)) from error
+        raw = await self._command(command)
         taken = [Message(position.decode(), fields) for position, fields in _entries(raw[1]) if fields]
-        return raw[0].decode(), taken
+        trimmed = [Message(position.decode(), None) for position in raw[2]]  # out of the group by this call
+        return raw[0].decode(), trimmed + taken
+
+    async def abandoned(self, idle_ms: int, count: int = 100) -> list[Abandoned]:
+        """Return the first messages that were left unhandled for `idle_ms`, without taking them."""
+        raw = await self._command(("XPENDING", self._key, self._group, "IDLE", idle_ms, "-", "+", count))
+        return [Abandoned(position.decode(), tries) for position, _, _, tries in raw]
+
+    async def take_one(self, position: str, idle_ms: int, tries: int) -> list[Message]:
+        """Take one message that was left for `idle_ms` and note its tries; [] if it is not there to be taken."""
+        command = ("XCLAIM", self._key, self._group, self._consumer, idle_ms, position, "RETRYCOUNT", tries)
+        return [Message(at.decode(), fields) for at, fields in _entries(await self._command(command))]
+
+    async def keep(self, positions: Sequence[str]) -> None:
+        """Say that messages are still being handled, so that nobody takes them over."""
+        await self._command(("XCLAIM", self._key, self._group, self._consumer, 0, *positions, "JUSTID"))
+
+    async def _command(self, command: Command) -> Any:
+        try:
+            return await _ask(self._channel, command)
+        except (*LOST, ResponseError) as error:
+            if str(error).startswith("NOGROUP"):
+                await self._remake()
+            raise StoreUnavailable(str(error)) from error
 
 
 async def pause(failures: int, stop: asyncio.Event, chance: float) -> None:

@@ -29,10 +29,12 @@ def main() -> int:
     try:
         settings = load_settings(os.environ)
         check(settings)
-        uvloop.run(serve(settings, configure_logging("notifier", settings.log.level)))
+        again = uvloop.run(serve(settings, configure_logging("notifier", settings.log.level)))
     except ConfigError as error:
         print("\n".join(error.faults), file=sys.stderr)
         return EXIT_CONFIGURATION
+    if again:  # the set of pools changed: the same process begins anew
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     return 0
 
 
@@ -47,8 +49,8 @@ def check(settings: Settings) -> None:
         raise ConfigError(faults)
 
 
-async def serve(settings: Settings, log: Logger) -> None:
-    """Put the notifier together and run it."""
+async def serve(settings: Settings, log: Logger) -> bool:
+    """Put the notifier together and run it; returns whether to start it again."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -67,7 +69,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     schedule = Schedule(webhook.schedule)
     courier = Courier(store, sender, schedule=schedule, lanes=lanes, log=log)
     try:
-        await Notifier(store, courier, Identity(consumer_name(), settings.public_url), log).run(stop)
+        return await Notifier(store, courier, Identity(consumer_name(), settings.public_url), log).run(stop)
     finally:
         await store.aclose()
 

@@ -1,14 +1,20 @@
-"""The notifier of one process: a planner for each pool, one courier for all of them.
+"""The notifier of one process: an agent and a sender for each pool.
 
-Promises: serves every pool that the configuration knows, also those that come later; starts before the store does
-and survives its outages; when told to stop it reads nothing more, lets attempts under way end within a grace and
-hands the rest back.
+Promises: starts before the store does and survives its outages; when the set of pools changes it ends in order and
+says that it wants to be started again; when told to stop it reads nothing more, plans what it has in hand, lets
+attempts under way end within a grace and hands the rest back.
 """
+
+from __future__ import annotations
 
 import asyncio
 import random
 import secrets
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
 
 from contracts.errors import StoreUnavailable
 from contracts.store import Store
@@ -16,15 +22,19 @@ from contracts.store.log import pause
 from contracts.telemetry import Logger
 from services.notifier.courier import Courier
 from services.notifier.payload import Links
-from services.notifier.planner import BLOCK_MS, Planner
+from services.notifier.planner import Planner
+
+if TYPE_CHECKING:
+    from services.notifier.projection.frontier import ProjectionApp
 
 POOLS_EVERY_S = 1.0
+BLOCK_MS = 1_000  # the longest wait for an event, and so for a stop
 URLS = "urls"  # secret shared with ingest, which checks the links; whoever comes first makes it
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a planner is called in the group, and where links in its webhooks lead."""
+    """What this process is called in the groups, and where links in its webhooks lead."""
 
     consumer: str
     public_url: str
@@ -41,50 +51,62 @@ class Notifier:
         self._identity = identity
         self._log = log
         self._block_ms = block_ms
-        self._served: set[str] = set()
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve all pools until `stop`. Raises ConfigError when the store's layout is newer than this version."""
-        async with asyncio.TaskGroup() as tasks:
-            if await self._open(stop):
-                tasks.create_task(self._store.directory.follow(stop))
-            while not stop.is_set():
-                await self._serve_new_pools(tasks, stop)
-                await _wait(stop, POOLS_EVERY_S)
-            self._courier.wake()
-        await self._courier.finish()
+    async def run(self, stop: asyncio.Event) -> bool:
+        """Serve all pools until `stop` or until there are others; returns whether to start again.
 
-    async def _open(self, stop: asyncio.Event) -> bool:
+        Raises ConfigError when the store's layout is newer than this version.
+        """
+        # Half a second of computing, most of it while the store is waited for.
+        imported = asyncio.create_task(asyncio.to_thread(import_module, "services.notifier.projection.app"))
+        planners = await self._planners(stop)
+        projection = await imported
+        if not planners:
+            return False
+        app = self._assemble(projection, planners)
+        await app.start()
+        self._log.info("pools_served", pools=sorted(planners), consumer=self._identity.consumer)
+        try:
+            return await self._until_others(app, set(planners), stop)
+        finally:
+            await app.stop()
+            await self._courier.finish()
+
+    async def _planners(self, stop: asyncio.Event) -> dict[str, Planner]:
+        """Return a planner for each pool, as soon as there are any; {} when told to stop before."""
         failures = 0
         while not stop.is_set():
             try:
                 await self._store.directory.open()
-                return True
+                if pools := self._store.directory.configuration.pools:
+                    return {pool: await self._planner(pool) for pool in sorted(pools)}
+                await _wait(stop, POOLS_EVERY_S)
             except StoreUnavailable:
                 await pause(failures, stop, random.random())
                 failures += 1
-        return False
+        return {}
 
-    async def _serve_new_pools(self, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
-        for pool in sorted(self._store.directory.configuration.pools.keys() - self._served):
-            try:
-                meta = await self._store.open_pool(pool)
-                secret = await self._store.directory.keep_secret(URLS, secrets.token_hex(32))
-            except StoreUnavailable:
-                return  # asked again in a moment
-            planner = Planner(
-                self._store,
-                meta,
-                consumer=self._identity.consumer,
-                links=Links(self._identity.public_url, secret.encode()),
-                planned=self._courier.wake,
-                log=self._log,
-                block_ms=self._block_ms,
-            )
-            tasks.create_task(planner.run(stop))
-            tasks.create_task(self._courier.run(pool, stop))
-            self._served.add(pool)
-            self._log.info("pool_served", pool=pool, consumer=self._identity.consumer)
+    async def _planner(self, pool: str) -> Planner:
+        meta = await self._store.open_pool(pool)
+        secret = await self._store.directory.keep_secret(URLS, secrets.token_hex(32))
+        links = Links(self._identity.public_url, secret.encode())
+        return Planner(self._store, meta, links=links, planned=self._courier.wake, log=self._log)
+
+    def _assemble(self, projection: ModuleType, planners: dict[str, Planner]) -> ProjectionApp:
+        feed = projection.from_groups(self._store, self._identity.consumer, self._log, self._block_ms)
+        couriers = [projection.Running(partial(self._courier.run, pool), self._courier.wake) for pool in planners]
+        follower = projection.Running(self._store.directory.follow)
+        return cast("ProjectionApp", projection.assemble(planners, feed, [follower, *couriers]))
+
+    async def _until_others(self, app: ProjectionApp, served: set[str], stop: asyncio.Event) -> bool:
+        while not stop.is_set():
+            if app.crashed:
+                raise app.crash_reason or RuntimeError("the app crashed")
+            if self._store.directory.configuration.pools.keys() != served:
+                self._log.info("pools_changed", served=sorted(served))
+                return True
+            await _wait(stop, POOLS_EVERY_S)
+        return False
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

@@ -1,0 +1,44 @@
+"""The notifier as a Faust app: an agent for each pool, and beside the agents what feeds them and what sends.
+
+Imported late, and in a thread: Faust takes half a second.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from mode import Service
+
+from contracts.store import Store
+from contracts.telemetry import Logger
+from services.notifier.planner import Planner
+from services.notifier.projection.batch import Batch
+from services.notifier.projection.beside import Running, Supervisor
+from services.notifier.projection.frontier import BatchChannel, ProjectionApp
+from services.notifier.projection.source import GroupSource
+
+HandOver = Callable[[Batch], None]
+Feed = Callable[[Mapping[str, HandOver]], Sequence[Service]]  # what agents of these pools are to be fed by
+
+__all__ = ["Running", "assemble", "from_groups"]
+
+
+def assemble(planners: Mapping[str, Planner], feed: Feed, beside: Sequence[Running]) -> ProjectionApp:
+    """Put the app together; it runs between `start` and `stop`, and `crashed` says that it cannot go on."""
+    app = ProjectionApp("headrace-notifier")
+    channels: dict[str, HandOver] = {}
+    for pool, planner in planners.items():
+        channel = BatchChannel(app)
+        app.add_agent(f"plan-{pool}", channel, planner.run)
+        channels[pool] = channel.hand_over
+    app.run_beside(Supervisor(*feed(channels), *beside))
+    return app
+
+
+def from_groups(store: Store, consumer: str, log: Logger, block_ms: int) -> Feed:
+    """Return a feed that reads each pool's log as a member of its group."""
+
+    def feed(channels: Mapping[str, HandOver]) -> Sequence[Service]:
+        source = partial(GroupSource, store, consumer=consumer, log=log, block_ms=block_ms)
+        return [source(pool, hand_over=hand_over) for pool, hand_over in channels.items()]
+
+    return feed

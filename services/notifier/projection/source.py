@@ -1,0 +1,199 @@
+"""Reads one pool's log as a member of group `notifier` and hands it to the agent, batch by batch.
+
+Promises: an entry stays in the group until the agent stored what follows from it, and is read again when it did not;
+what dead consumers left is taken over; an entry that ended the processes handling it is handed out alone, and set
+aside after three such tries; no outage of the store and no lost group ends the reading; a stop waits for what is in
+hand.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from mode import Service
+
+from contracts.errors import StoreUnavailable, Unavailable
+from contracts.positions import START
+from contracts.store import Store, keys
+from contracts.store.log import Abandoned, Message, Poison, pause
+from contracts.telemetry import Logger
+from contracts.wire import Entry
+from services.notifier.projection.batch import Batch
+
+GROUP = keys.GROUP_NOTIFIER
+BATCH = 100
+AHEAD = 2  # batches in hand: one is planned while the next is read
+GATHER_S = 0.02
+BLOCK_MS = 1000  # the longest wait for an event, and so for a stop
+# Planning takes milliseconds: what another consumer has held for seconds is in nobody's hands any more.
+ABANDONED_MS = 5_000
+TAKE_OVER_EVERY_S = 2.0
+DRAIN_S = 3.0
+TRIES_MAX = 3
+ALONE = 1_000  # tries counted from here on are those of an entry that was handed out alone
+TIDY_EVERY_S = 600.0
+CONSUMER_IDLE_MS = 3_600_000
+
+
+class GroupSource(Service):
+    """One consumer of one pool's log."""
+
+    def __init__(
+        self,
+        store: Store,
+        pool: str,
+        consumer: str,
+        hand_over: Callable[[Batch], None],
+        log: Logger,
+        *,
+        block_ms: int = BLOCK_MS,
+        abandoned_ms: int = ABANDONED_MS,
+    ) -> None:
+        super().__init__()
+        self._store, self._pool, self._consumer = store, pool, consumer
+        self._hand_over = hand_over
+        self._log = log.bind(pool=pool)
+        self._block_ms = block_ms
+        self._abandoned_ms = abandoned_ms
+        self._reader = store.group(pool, GROUP, consumer)
+        self._side = store.group(pool, GROUP, consumer)  # not held up by a read that blocks
+        self._held: set[str] = set()
+        self._in_hand = 0
+        self._stop = asyncio.Event()
+        self._room = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._take_over_from = START
+        self._take_over_at_s = 0.0
+        self._tidy_at_s = 0.0
+
+    async def on_start(self) -> None:
+        """Begin with what this consumer already owns, also after a crash."""
+        self._stop.clear()
+        self._ended.clear()
+        self._reader.own_again()
+
+    @Service.task
+    async def _read_on(self) -> None:
+        failures = 0
+        try:
+            while not self._stop.is_set():
+                failures = await self._read_or_fail(failures)
+        finally:
+            self._ended.set()
+
+    async def _read_or_fail(self, failures: int) -> int:
+        try:
+            await self._read_once()
+            return 0
+        except Unavailable:
+            pass
+        except Exception:
+            self._log.exception("reading_failed", consumer=self._consumer)
+        await pause(failures, self._stop, random.random())
+        return failures + 1
+
+    @Service.task
+    async def _keep_on(self) -> None:
+        """Hold what a body works on for longer than a dead consumer's entries are left alone."""
+        while not self.should_stop:
+            await self.sleep(self._abandoned_ms / 3000)
+            with suppress(StoreUnavailable):
+                if self._held:
+                    await self._side.keep(sorted(self._held))
+
+    async def on_stop(self) -> None:
+        """Read nothing more, let the agent finish what it was given, and leave the group."""
+        self._stop.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._block_ms / 1000 + DRAIN_S):
+                await self._ended.wait()
+                await self._until_in_hand(0)
+        with suppress(StoreUnavailable):
+            await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS, self._consumer)
+
+    async def _read_once(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._tidy_at_s:
+            self._tidy_at_s = now_s + TIDY_EVERY_S
+            await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS)
+        if now_s >= self._take_over_at_s and await self._take_over():
+            return
+        self._give(_read(await self._next()))
+        await self._until_in_hand(AHEAD - 1)
+
+    async def _until_in_hand(self, most: int) -> None:
+        while self._in_hand > most:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _next(self) -> list[Message]:
+        """Return the next batch: what comes within a moment of its first event is planned with it.
+
+        A job's first events come milliseconds apart, and each call for one of them would delay the very processes
+        that the job waits for.
+        """
+        messages = await self._reader.read(BATCH, self._block_ms)
+        if 0 < len(messages) < BATCH:
+            await asyncio.sleep(GATHER_S)
+            messages += await self._reader.read(BATCH - len(messages), None)
+        return messages
+
+    async def _take_over(self) -> bool:
+        """Hand out what others left, suspects one by one; returns whether there was anything."""
+        left = [
+            one for one in await self._reader.abandoned(self._abandoned_ms, BATCH) if one.position not in self._held
+        ]
+        suspect = next((one for one in left if one.tries >= TRIES_MAX), None)
+        if suspect is not None:
+            await self._try_alone(suspect)
+        elif left:
+            taken = await self._reader.take_over(self._abandoned_ms, self._take_over_from, BATCH)
+            self._take_over_from = taken[0]
+            self._give(_read(taken[1]))
+            await self._until_in_hand(AHEAD - 1)
+        else:
+            self._take_over_at_s = asyncio.get_running_loop().time() + TAKE_OVER_EVERY_S
+        return bool(left)
+
+    async def _try_alone(self, suspect: Abandoned) -> None:
+        """Hand out an entry alone, so that it is told from those it was read with; set it aside after three tries.
+
+        It is noted before the try, in the group itself, because what happens next may be the end of this process.
+        """
+        await self._until_in_hand(0)
+        tries = max(suspect.tries, ALONE) + 1
+        messages = await self._reader.take_one(suspect.position, self._abandoned_ms, tries)
+        if messages and tries > ALONE + TRIES_MAX:
+            self._give([Poison(suspect.position, f"ended the process that handled it, {TRIES_MAX} times")])
+        else:
+            self._give(_read(messages))
+        await self._until_in_hand(0)
+
+    def _give(self, entries: Sequence[Entry | Poison]) -> None:
+        entries = [entry for entry in entries if entry.position not in self._held]
+        if not entries:
+            return
+        positions = {entry.position for entry in entries}
+        self._held |= positions
+        self._in_hand += 1
+
+        def settle(is_handled: bool) -> None:
+            self._held.difference_update(positions)
+            self._in_hand -= 1
+            self._room.set()
+            if not is_handled:
+                self._reader.own_again()
+
+        self._hand_over(Batch(entries, in_group=True, settle=settle))
+
+
+def _read(messages: Sequence[Message]) -> list[Entry | Poison]:
+    return [_read_one(message) for message in messages]
+
+
+def _read_one(message: Message) -> Entry | Poison:
+    try:
+        return message.entry()
+    except Exception as error:  # one that nobody foresaw must not stand before all others
+        return Poison(message.position, f"cannot be read: {type(error).__name__}")
