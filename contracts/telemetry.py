@@ -1,9 +1,27 @@
 """JSON log lines on stderr: an event in the past tense, then ids, then numbers with units. No prompts, no secrets."""
 
+import contextlib
 import logging
 import sys
+from collections.abc import Iterator
 
-import structlog
+
+@contextlib.contextmanager
+def _absent(package: str) -> Iterator[None]:
+    """Let what is imported in here believe that the package is not installed."""
+    known = sys.modules.get(package)
+    sys.modules[package] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[package]
+        if known is not None:
+            sys.modules[package] = known
+
+
+# structlog loads rich where it can, to draw tracebacks for people: a tenth of what the start of a service takes.
+with _absent("rich"):
+    import structlog
 
 Logger = structlog.typing.FilteringBoundLogger
 

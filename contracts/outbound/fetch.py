@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -18,28 +17,12 @@ from yarl import URL
 
 from contracts.outbound.guard import AddressGuard, guarded_session
 from contracts.outbound.names import SystemResolver
-from contracts.webhook_target import AllowPrivate, explain, judge_url
+from contracts.outbound.terms import Bounds, Refused, Unreachable
+from contracts.webhook_target import explain, judge_url
 
 CHUNK_BYTES = 256 << 10
 TRANSIENT_STATUSES = frozenset({408, 425, 429})
 _ADDRESS = "it leads to an address that must not be reached from here"
-
-
-class Refused(Exception):
-    """What is there can never be taken."""
-
-
-class Unreachable(Exception):
-    """It could not be had this time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What one fetch may take."""
-
-    size_bytes: int
-    seconds: float
-    allow_private: AllowPrivate = "none"
 
 
 class Fetcher:

@@ -11,19 +11,24 @@ import hashlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from contracts.artifacts import Shelf, StoreAway, ending_of
 from contracts.file_inputs import ARTIFACTS, FileInput, is_wanted
-from contracts.outbound.fetch import Bounds, Fetcher, Refused, Unreachable
+from contracts.outbound.terms import Bounds, Refused, Unreachable
 from contracts.picture_header import HEADER_BYTES, Picture, read_picture
 from contracts.retry import Backoff
 from contracts.threads import Threads
 from contracts.webhook_target import AllowPrivate
 
+if TYPE_CHECKING:
+    from contracts.outbound.fetch import Fetcher
+
+USER_AGENT = "headrace"
 IN_FOLDER = ".in"
 COPY_TRIES = 3
 THREADS = 32
@@ -64,8 +69,9 @@ class Wanted:
 class InputFiles:
     """Brings files; any number of jobs at once."""
 
-    def __init__(self, shelf: Shelf, fetcher: Fetcher, limits: InputLimits) -> None:
-        self._shelf, self._fetcher, self._limits = shelf, fetcher, limits
+    def __init__(self, shelf: Shelf, limits: InputLimits) -> None:
+        self._shelf, self._limits = shelf, limits
+        self._fetcher: Fetcher | None = None
         self._threads = Threads(THREADS, "input-files")
 
     async def bring(self, wanted: Wanted, files: Mapping[str, FileInput], scratch: Path) -> dict[str, Any]:
@@ -74,6 +80,8 @@ class InputFiles:
         folder = scratch / f"{IN_FOLDER}.{wanted.key}"
         fields = dict(wanted.fields)
         room = _Room(self._limits.all_bytes)
+        if files and self._fetcher is None:
+            self._fetcher = await self._import_fetcher()
         try:
             async with asyncio.timeout(self._limits.timeout_s + 1):  # what stands still elsewhere than in a fetch
                 folder.mkdir()
@@ -91,6 +99,11 @@ class InputFiles:
             raise InputFault("input_fetch_failed", message, retryable=True) from None
         return fields
 
+    async def _import_fetcher(self) -> "Fetcher":
+        """Not at the start: an HTTP client is a quarter of what that takes, and many workers never fetch."""
+        module = await asyncio.to_thread(import_module, "contracts.outbound.fetch")
+        return self._fetcher or module.Fetcher(USER_AGENT)  # another job may have been here meanwhile
+
     async def _fetched(self, name: str, each: FileInput, value: Any, folder: Path, room: "_Room") -> dict[str, Any]:
         """Fetch the URLs of one input; returns the input with paths, or nothing if it was not given."""
         if each.many and isinstance(value, list):
@@ -103,6 +116,7 @@ class InputFiles:
     async def _fetch(self, pointer: str, url: str, each: FileInput, folder: Path, room: "_Room") -> str:
         limits = self._limits
         target = folder / f"{room.count():02d}"
+        assert self._fetcher is not None
         bounds = Bounds(min(limits.file_bytes, room.left_bytes), limits.timeout_s, limits.allow_private)
         try:
             room.left_bytes -= await self._fetcher.fetch(url, target, bounds)

@@ -14,7 +14,6 @@ import structlog
 from contracts.artifacts import Shelf
 from contracts.ids import mint_worker_id
 from contracts.models import ModelRegistry
-from contracts.outbound.fetch import Fetcher
 from contracts.store import Store
 from services.gpu_worker.artifacts import Intake
 from services.gpu_worker.bringing import Bringing
@@ -33,7 +32,6 @@ from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.takeover import take_over
 from services.gpu_worker.writer import GaveUp, until_answered
 
-USER_AGENT = "headrace"
 BUSY_POLL_S = 0.5  # a GPU that another supervisor has is looked at so often
 log = structlog.get_logger()
 
@@ -144,7 +142,7 @@ class Supervisor:
             live=self._store.live,
             models=self._models,
             desk=desk,
-            bringing=Bringing(InputFiles(self._shelf, Fetcher(USER_AGENT), config.input_limits)),
+            bringing=Bringing(InputFiles(self._shelf, config.input_limits)),
             scratch_dir=scratch_dir,
             artifacts_s=config.artifacts_s,
             profiles_told=self._profiles_told,

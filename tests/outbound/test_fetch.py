@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from contracts.outbound.fetch import Bounds, Fetcher, Refused, Unreachable
+from contracts.outbound.fetch import Fetcher
+from contracts.outbound.terms import Bounds, Refused, Unreachable
 from contracts.webhook_target import AllowPrivate
 from tests.notifier.receiver import (
     Behaviour,
