@@ -1,21 +1,16 @@
 """The public request and webhook bodies: what a caller may send and what a receiver gets.
 
-Promises: types are strict (no "30" for 30, no true for 1), every string and number has a bound, an unknown
-field is refused and never silently dropped, and a field is listed here only if something obeys it. Input
-takes camelCase and snake_case, output is camelCase. What needs the model, the clock or the settings
-(schema of `input`, pool, time limits of `runAt`, the webhook's address) is judged by ingest.
+Promises: what `body` promises, and that a field is listed here only if something obeys it. What needs the model, the
+clock or the settings (schema of `input`, pool, time limits of `runAt`, the webhook's address) is judged by ingest.
 """
 
-import re
-from datetime import datetime
-from typing import Annotated, Literal, LiteralString, Self, get_args
+from typing import Annotated, Literal, LiteralString, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SkipValidation, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, BeforeValidator, Field, SkipValidation, model_validator
 from pydantic_core import PydanticCustomError
 
-from contracts.events import WEBHOOK_EVENTS, Priority, Tier
-from contracts.policy import PolicySeconds, Share, Weight
+from contracts.body import Body, Instant, Metadata, Name
+from contracts.events import WEBHOOK_EVENTS, Priority
 
 MAX_ATTEMPTS = 20
 DEFAULT_MAX_ATTEMPTS = 3
@@ -23,35 +18,7 @@ MAX_BATCH_ITEMS = 100
 MAX_CANCELLED_IDS = 1_000
 DAY_S = 86_400
 
-Scope = Literal[
-    "jobs:write",
-    "jobs:read",
-    "events:read",
-    "models:read",
-    "webhooks:read",
-    "webhooks:write",
-    "audit:read",
-    "admin",
-]
 JobStatus = Literal["scheduled", "queued", "in_progress", "completed", "failed", "cancelled", "expired"]
-
-# Printable text only: a control character in a name ends up in a log line or a header sooner or later.
-Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f\x7f]+$")]
-MetadataKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-MetadataValue = Annotated[str, Field(max_length=512)]
-Metadata = Annotated[dict[MetadataKey, MetadataValue], Field(max_length=16)]
-Reason = Annotated[str, Field(max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
-
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
-
-
-def _parse_instant(value: object) -> object:
-    """Read RFC 3339 text with an offset: a local time without one would mean another moment on each host."""
-    if not isinstance(value, str):
-        return value
-    if not _RFC3339.fullmatch(value):
-        raise ValueError("must be an RFC 3339 time with an offset, such as 2026-11-29T23:00:00Z")
-    return datetime.fromisoformat(value.upper())
 
 
 def _contradiction(pointer: str, message: LiteralString) -> PydanticCustomError:
@@ -66,21 +33,6 @@ def _known_event(name: str) -> str:
 
 
 EventName = Annotated[str, AfterValidator(_known_event), Field(json_schema_extra={"enum": sorted(WEBHOOK_EVENTS)})]
-Instant = Annotated[datetime, BeforeValidator(_parse_instant, json_schema_input_type=str)]
-
-
-class Body(BaseModel):
-    """Base of everything that crosses the public API."""
-
-    model_config = ConfigDict(
-        strict=True,
-        extra="forbid",
-        frozen=True,
-        alias_generator=to_camel,
-        validate_by_name=True,
-        validate_by_alias=True,
-        serialize_by_alias=True,
-    )
 
 
 class JobPolicy(Body):
@@ -194,80 +146,6 @@ class JobsCancel(Body):
         if self.cursor is not None and self.filter is None:
             raise _contradiction("/cursor", "goes with the filter it was given for")
         return self
-
-
-class TenantLimits(Body):
-    """What one tenant may have; null: the default of the installation, or no limit where there is none."""
-
-    queued_jobs: int | None = Field(default=None, ge=0, le=10_000_000)
-    queued_bytes: int | None = Field(default=None, ge=0, le=1 << 40)
-    concurrency: int | None = Field(default=None, ge=1, le=1_000_000)
-    user_concurrency: int | None = Field(default=None, ge=1, le=1_000_000)
-    submits_per_minute: int | None = Field(default=None, ge=1, le=10_000_000)
-    gpu_seconds_per_day: int | None = Field(default=None, ge=1, le=1_000_000_000)
-
-
-# Beside the tier's own weight, which has a wider range.
-TenantWeight = Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)]
-
-
-class TenantCreate(Body):
-    """Body of `POST /admin/v1/tenants`."""
-
-    id: Annotated[str, Field(pattern=r"^t_[a-z0-9][a-z0-9_-]{0,47}$")]
-    tier: Tier = "standard"
-    weight: TenantWeight = 1.0
-    limits: TenantLimits = TenantLimits()
-    reason: Reason = ""
-
-
-class TenantPatch(Body):
-    """Body of `PATCH /admin/v1/tenants/{t}`: what is left out stays as it is."""
-
-    tier: Tier | None = None
-    weight: TenantWeight | None = None
-    limits: TenantLimits | None = None
-    reason: Reason = ""
-
-
-class Because(Body):
-    """Body of a pause or resume: why."""
-
-    reason: Reason = ""
-
-
-class WorkerDrain(Body):
-    """Body of `POST /admin/v1/workers/{w}/drain`. No deadline: what runs may take its time."""
-
-    deadline_seconds: Annotated[float, Field(ge=0, le=604_800)] | None = None
-    reason: Reason = ""
-
-
-class WorkerModel(Body):
-    """Body of `load-model` and `evict-model`. No device: the worker chooses one to load on, and evicts from all."""
-
-    model: Annotated[str, Field(min_length=1, max_length=128)]
-    device: Annotated[str, Field(min_length=1, max_length=256)] | None = None
-    reason: Reason = ""
-
-
-class PolicyPatch(Body):
-    """Body of `PATCH /admin/v1/scheduler/policy`: what is left out stays, null goes back to the setting."""
-
-    tier_weights: dict[Tier, Weight] | None = None
-    tier_floors: dict[Tier, Share] | None = None
-    lead_seconds: PolicySeconds | None = None
-    bypass_seconds: PolicySeconds | None = None
-    hold: bool | None = None
-    deck_lead_seconds: PolicySeconds | None = None
-    reason: Reason = ""
-
-
-class KeyCreate(Body):
-    """Body of `POST /admin/v1/tenants/{t}/keys`."""
-
-    scopes: Annotated[tuple[Scope, ...], Field(strict=False, min_length=1, max_length=len(get_args(Scope)))]
-    reason: Reason = ""
 
 
 class UploadCreate(Body):

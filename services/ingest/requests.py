@@ -13,7 +13,8 @@ import orjson
 from pydantic import ValidationError
 from pydantic.alias_generators import to_snake
 
-from contracts.api import Body, GenerationJobData
+from contracts.api import GenerationJobData
+from contracts.body import Body
 from contracts.model_spec import ModelRegistry
 from services.ingest.edge.problems import Fault, Problem
 from services.ingest.edge.strict_json import BadJson, parse_object

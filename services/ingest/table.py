@@ -1,20 +1,7 @@
 """The route table: everything this service serves, one row each. Router, scope checks and OpenAPI are made of it."""
 
-from contracts.api import (
-    ArtifactSummary,
-    Because,
-    GenerationJobData,
-    JobBatch,
-    JobPatch,
-    JobsCancel,
-    KeyCreate,
-    PolicyPatch,
-    TenantCreate,
-    TenantPatch,
-    UploadCreate,
-    WorkerDrain,
-    WorkerModel,
-)
+from contracts.admin_api import Because, KeyCreate, PolicyPatch, TenantCreate, TenantPatch, WorkerDrain, WorkerModel
+from contracts.api import ArtifactSummary, GenerationJobData, JobBatch, JobPatch, JobsCancel, UploadCreate
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
 from services.ingest.handlers.batch import BatchHandler

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.api import GenerationJobData, KeyCreate, TenantCreate
+from contracts.admin_api import KeyCreate, TenantCreate
+from contracts.api import GenerationJobData
 from services.ingest.edge.problems import Problem
 from services.ingest.requests import json_pointer, parse_body, run_at_ms
 

@@ -6,7 +6,7 @@ import secrets
 from aiohttp import web
 
 from contracts import events as ev
-from contracts.api import KeyCreate, TenantCreate, TenantPatch
+from contracts.admin_api import KeyCreate, TenantCreate, TenantPatch
 from contracts.errors import Rejected
 from contracts.tenant import ApiKey, Configuration, Tenant
 from contracts.times import instant

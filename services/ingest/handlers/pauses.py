@@ -8,7 +8,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from contracts import events as ev
-from contracts.api import Because
+from contracts.admin_api import Because
 from contracts.tenant import Configuration
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.admin import tenant_view

@@ -6,7 +6,7 @@ from aiohttp import web
 from pydantic import ValidationError
 
 from contracts import events as ev
-from contracts.api import PolicyPatch
+from contracts.admin_api import PolicyPatch
 from contracts.errors import StoreUnavailable
 from contracts.policy import SchedulingPolicy
 from contracts.store.vitals import read_pool_usage

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from contracts import events as ev
-from contracts.api import Because, WorkerDrain, WorkerModel
+from contracts.admin_api import Because, WorkerDrain, WorkerModel
 from contracts.store.words import Word
 from contracts.store.write import WorkEntry
 from services.ingest.context import Context

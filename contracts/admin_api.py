@@ -1,0 +1,94 @@
+"""The bodies of the administration API: what an operator may send."""
+
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from contracts.body import Body, Reason
+from contracts.events import Tier
+from contracts.policy import PolicySeconds, Share, Weight
+
+Scope = Literal[
+    "jobs:write",
+    "jobs:read",
+    "events:read",
+    "models:read",
+    "webhooks:read",
+    "webhooks:write",
+    "audit:read",
+    "admin",
+]
+
+
+class TenantLimits(Body):
+    """What one tenant may have; null: the default of the installation, or no limit where there is none."""
+
+    queued_jobs: int | None = Field(default=None, ge=0, le=10_000_000)
+    queued_bytes: int | None = Field(default=None, ge=0, le=1 << 40)
+    concurrency: int | None = Field(default=None, ge=1, le=1_000_000)
+    user_concurrency: int | None = Field(default=None, ge=1, le=1_000_000)
+    submits_per_minute: int | None = Field(default=None, ge=1, le=10_000_000)
+    gpu_seconds_per_day: int | None = Field(default=None, ge=1, le=1_000_000_000)
+
+
+# Beside the tier's own weight, which has a wider range.
+TenantWeight = Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)]
+
+
+class TenantCreate(Body):
+    """Body of `POST /admin/v1/tenants`."""
+
+    id: Annotated[str, Field(pattern=r"^t_[a-z0-9][a-z0-9_-]{0,47}$")]
+    tier: Tier = "standard"
+    weight: TenantWeight = 1.0
+    limits: TenantLimits = TenantLimits()
+    reason: Reason = ""
+
+
+class TenantPatch(Body):
+    """Body of `PATCH /admin/v1/tenants/{t}`: what is left out stays as it is."""
+
+    tier: Tier | None = None
+    weight: TenantWeight | None = None
+    limits: TenantLimits | None = None
+    reason: Reason = ""
+
+
+class Because(Body):
+    """Body of a pause or resume: why."""
+
+    reason: Reason = ""
+
+
+class WorkerDrain(Body):
+    """Body of `POST /admin/v1/workers/{w}/drain`. No deadline: what runs may take its time."""
+
+    deadline_seconds: Annotated[float, Field(ge=0, le=604_800)] | None = None
+    reason: Reason = ""
+
+
+class WorkerModel(Body):
+    """Body of `load-model` and `evict-model`. No device: the worker chooses one to load on, and evicts from all."""
+
+    model: Annotated[str, Field(min_length=1, max_length=128)]
+    device: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    reason: Reason = ""
+
+
+class PolicyPatch(Body):
+    """Body of `PATCH /admin/v1/scheduler/policy`: what is left out stays, null goes back to the setting."""
+
+    tier_weights: dict[Tier, Weight] | None = None
+    tier_floors: dict[Tier, Share] | None = None
+    lead_seconds: PolicySeconds | None = None
+    bypass_seconds: PolicySeconds | None = None
+    hold: bool | None = None
+    deck_lead_seconds: PolicySeconds | None = None
+    reason: Reason = ""
+
+
+class KeyCreate(Body):
+    """Body of `POST /admin/v1/tenants/{t}/keys`."""
+
+    scopes: Annotated[tuple[Scope, ...], Field(strict=False, min_length=1, max_length=len(get_args(Scope)))]
+    reason: Reason = ""
