@@ -14,7 +14,8 @@ import uvloop
 
 from services.gpu_worker.slots.child_log import FILE_LIMIT_BYTES, ChildLog
 from services.gpu_worker.slots.child_process import ChildSpec, spawn
-from services.gpu_worker.slots.frames import Failed, Frame, Milestone, Progress, encode
+from services.gpu_worker.slots.encoding import encode
+from services.gpu_worker.slots.frames import Failed, Frame, Milestone, Progress
 from services.gpu_worker.slots.outcome import Verdict
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, alive, environment, eventually, model, rig
 

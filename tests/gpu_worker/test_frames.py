@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gpu_worker.slots import frames
+from services.gpu_worker.slots import decoding, encoding, frames
 from services.gpu_worker.slots.child_process import MAIN
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_frames.json").read_text())
@@ -42,7 +42,7 @@ def wire(frame: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize("name", GOLDEN["from_child"])
 def test_the_parent_understands_each_golden_frame(name: str) -> None:
-    frame = frames.decode(json.dumps(GOLDEN["from_child"][name]).encode())
+    frame = decoding.decode(json.dumps(GOLDEN["from_child"][name]).encode())
     named = {"artifact": "ArtifactFile", "failed_in_batch": "Failed", "failed_lost": "Failed"}.get(name) or "".join(
         part.title()
         for part in name.removesuffix("_out_of_memory").removesuffix("_gpu").removesuffix("_prepared").split("_")
@@ -56,15 +56,15 @@ def test_the_parent_writes_the_golden_frames() -> None:
     golden = GOLDEN["to_child"]
     run = golden["run"]
     written = {
-        "load": frames.encode_load("sim", 1, 268435456, 65536),
-        "run": frames.encode_run("job_1", 2, run["inputs"], run["dir"]),
-        "run_batch": frames.encode_run_batch(
+        "load": encoding.encode_load("sim", 1, 268435456, 65536),
+        "run": encoding.encode_run("job_1", 2, run["inputs"], run["dir"]),
+        "run_batch": encoding.encode_run_batch(
             [(one["job"], one["fence"], one["inputs"], one["dir"]) for one in golden["run_batch"]["members"]]
         ),
-        "cancel": frames.encode_cancel("job_1", 2),
-        "load_gpu": frames.encode_load("cuda", 0, 8 << 30, 65536, 512 << 20),
-        "slice": frames.encode_slice(4 << 30, 300 << 20),
-        "close": frames.encode_close(),
+        "cancel": encoding.encode_cancel("job_1", 2),
+        "load_gpu": encoding.encode_load("cuda", 0, 8 << 30, 65536, 512 << 20),
+        "slice": encoding.encode_slice(4 << 30, 300 << 20),
+        "close": encoding.encode_close(),
     }
     for name, bytes_ in written.items():
         assert json.loads(bytes_[frames.HEADER.size :]) == golden[name]
@@ -121,12 +121,12 @@ def test_the_child_answers_golden_frames_with_golden_shapes(tmp_path: Path) -> N
 @given(st.lists(st.sampled_from(sorted(GOLDEN["from_child"])), max_size=8), st.data())
 def test_frames_survive_any_cutting(names: list[str], data: st.DataObject) -> None:
     stream = b"".join(wire(GOLDEN["from_child"][name]) for name in names)
-    decoder, got, at = frames.Decoder(), [], 0
+    decoder, got, at = decoding.Decoder(), [], 0
     while at < len(stream):
         size = data.draw(st.integers(1, len(stream) - at))
         got += decoder.feed(stream[at : at + size])
         at += size
-    assert got == [frames.decode(json.dumps(GOLDEN["from_child"][name]).encode()) for name in names]
+    assert got == [decoding.decode(json.dumps(GOLDEN["from_child"][name]).encode()) for name in names]
 
 
 @pytest.mark.parametrize(
@@ -149,11 +149,11 @@ def test_frames_survive_any_cutting(names: list[str], data: st.DataObject) -> No
 )
 def test_what_is_no_frame_is_a_protocol_error(body: bytes) -> None:
     with pytest.raises(frames.ProtocolError):
-        frames.decode(body)
+        decoding.decode(body)
 
 
 def test_a_huge_frame_is_refused_before_it_is_read() -> None:
-    decoder = frames.Decoder()
+    decoder = decoding.Decoder()
     with pytest.raises(frames.ProtocolError):
         list(decoder.feed(frames.HEADER.pack(1 << 31)))
 
@@ -162,4 +162,4 @@ def test_a_huge_frame_is_refused_before_it_is_read() -> None:
 @given(st.binary(max_size=200))
 def test_no_bytes_raise_anything_but_a_protocol_error(noise: bytes) -> None:
     with contextlib.suppress(frames.ProtocolError):
-        frames.decode(noise)
+        decoding.decode(noise)

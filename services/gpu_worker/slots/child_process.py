@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import cast
 
 from services.gpu_worker.slots.child_log import ChildLog
-from services.gpu_worker.slots.frames import Decoder, Frame, ProtocolError
+from services.gpu_worker.slots.decoding import Decoder
+from services.gpu_worker.slots.frames import Frame, ProtocolError
 from services.gpu_worker.slots.memory import ProcessMemory
 
 MAIN = Path(__file__).parents[1] / "child" / "main.py"

@@ -15,6 +15,7 @@ from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
 from services.gpu_worker.slots.attempt import Bounds
 from services.gpu_worker.slots.child_process import ChildProcess, ChildSpec, spawn
+from services.gpu_worker.slots.encoding import encode_close, encode_load, encode_slice
 from services.gpu_worker.slots.frames import (
     BatchOver,
     End,
@@ -25,9 +26,6 @@ from services.gpu_worker.slots.frames import (
     ProtocolError,
     Ready,
     Telemetry,
-    encode_close,
-    encode_load,
-    encode_slice,
 )
 from services.gpu_worker.slots.gpu_memory import GpuMemory
 from services.gpu_worker.slots.memory import ProcessMemory, oom_kills

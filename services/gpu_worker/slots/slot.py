@@ -19,7 +19,7 @@ from services.gpu_worker.residency.ledger import Want
 from services.gpu_worker.residency.self_test import was_whole
 from services.gpu_worker.slots import stopping
 from services.gpu_worker.slots.attempt import Attempt, Listener, Member
-from services.gpu_worker.slots.frames import encode_cancel, encode_run, encode_run_batch
+from services.gpu_worker.slots.encoding import encode_cancel, encode_run, encode_run_batch
 from services.gpu_worker.slots.hearing import Hearing
 from services.gpu_worker.slots.loading import load, room_for
 from services.gpu_worker.slots.memory import ProcessMemory

@@ -9,7 +9,7 @@ import signal
 
 from services.gpu_worker.slots import watchdog
 from services.gpu_worker.slots.attempt import Bounds
-from services.gpu_worker.slots.frames import encode_cancel
+from services.gpu_worker.slots.encoding import encode_cancel
 from services.gpu_worker.slots.one_pass import Pass
 from services.gpu_worker.slots.outcome import Stop
 from services.gpu_worker.slots.resident import Resident
