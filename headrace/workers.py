@@ -53,32 +53,22 @@ def undrain(
     _ask(worker, "undrain", {"reason": reason}, output, url, key_file)
 
 
-@app.command(name="load-model")
-def load_model(
-    worker: WorkerId,
-    model: Model,
-    device: Device = None,
-    reason: Reason = "",
-    output: Output = Format.TABLE,
-    url: Url = None,
-    key_file: KeyFile = None,
-) -> None:
-    """Have a model in memory before a job asks for it."""
-    _ask(worker, "load-model", {"model": model, "device": device, "reason": reason}, output, url, key_file)
+def _model_command(verb: str, help_text: str) -> None:
+    @app.command(name=verb, help=help_text)
+    def ask(
+        worker: WorkerId,
+        model: Model,
+        device: Device = None,
+        reason: Reason = "",
+        output: Output = Format.TABLE,
+        url: Url = None,
+        key_file: KeyFile = None,
+    ) -> None:
+        _ask(worker, verb, {"model": model, "device": device, "reason": reason}, output, url, key_file)
 
 
-@app.command(name="evict-model")
-def evict_model(
-    worker: WorkerId,
-    model: Model,
-    device: Device = None,
-    reason: Reason = "",
-    output: Output = Format.TABLE,
-    url: Url = None,
-    key_file: KeyFile = None,
-) -> None:
-    """Take a model out of memory once it is idle, also a pinned one."""
-    _ask(worker, "evict-model", {"model": model, "device": device, "reason": reason}, output, url, key_file)
+_model_command("load-model", "Have a model in memory before a job asks for it.")
+_model_command("evict-model", "Take a model out of memory once it is idle, also a pinned one.")
 
 
 def _ask(worker: str, verb: str, body: JsonObject, output: Format, url: Url, key_file: KeyFile) -> None:

@@ -8,14 +8,11 @@ import hashlib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
+from contracts.artifacts.notes import read_note, write_note
 from contracts.artifacts.objects import Content, Objects
 from contracts.artifacts.records import ArtifactRecord, Upload, content_key, describe, record_key
 from contracts.events import ArtifactRef
 from contracts.ids import job_of
-
-_JSON = "application/json"
 
 
 class Shelf:
@@ -35,22 +32,12 @@ class Shelf:
         content_at = content_key(upload.pool, upload.job_id, record.stored_as)
         self.objects.put_file(content_at, source, record.mime, durable)
         # last: a file without a record is not there yet
-        self.objects.put_file(
-            record_at, record.model_dump_json(by_alias=True, exclude_none=True).encode(), _JSON, durable
-        )
+        write_note(self.objects, record_at, record, durable)
         return ArtifactRef.model_validate(record.model_dump())
 
     def find(self, pool: str, artifact_id: str) -> ArtifactRecord | None:
         """Return the record of a file; None when there is none, or none that can be read. Raises StoreAway."""
-        found = self.objects.get(record_key(pool, job_of(artifact_id), artifact_id))
-        if found is None:
-            return None
-        with found:
-            text = b"".join(iter(found.read, b""))
-        try:
-            return ArtifactRecord.model_validate_json(text)
-        except ValidationError:
-            return None
+        return read_note(self.objects, record_key(pool, job_of(artifact_id), artifact_id), ArtifactRecord)
 
     def open(self, pool: str, record: ArtifactRecord, start: int = 0, end: int | None = None) -> Content | None:
         """Open the content, or a part of it. Raises StoreAway."""

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from pydantic import ValidationError
 
-from contracts.artifacts import INCOMING, ArtifactRecord, Objects, Shelf, Upload
+from contracts.artifacts import INCOMING, ArtifactRecord, Objects, Shelf, Upload, read_note, write_note
 from contracts.events.root import Part
 from contracts.file_inputs import is_wanted
 from contracts.ids import job_of
@@ -25,7 +24,6 @@ from contracts.picture_header import HEADER_BYTES, read_picture
 from contracts.telemetry import Logger
 from services.ingest.edge.problems import Fault, Problem
 
-_JSON = "application/json"
 _KINDS = ("image", "video", "audio")
 log: Logger = structlog.get_logger(service="ingest")
 
@@ -63,21 +61,12 @@ class Uploads:
 
     def announce(self, announced: Announced, seconds: int) -> str | None:
         """Write it down; returns where to PUT the bytes, None when we take them ourselves. Raises StoreAway."""
-        text = announced.model_dump_json(by_alias=True).encode()
-        self._objects.put_file(_facts_key(announced.id), text, _JSON)
+        write_note(self._objects, _facts_key(announced.id), announced)
         return self._objects.sign("PUT", _bytes_key(announced.id), seconds)
 
     def find(self, upload_id: str) -> Announced | None:
         """Return what was announced under this id and is not completed. Raises StoreAway."""
-        found = self._objects.get(_facts_key(upload_id))
-        if found is None:
-            return None
-        with found:
-            text = b"".join(iter(found.read, b""))
-        try:
-            return Announced.model_validate_json(text)
-        except ValidationError:
-            return None
+        return read_note(self._objects, _facts_key(upload_id), Announced)
 
     def take(self, upload_id: str, source: Path) -> None:
         """Take bytes that were sent to us. Raises StoreAway."""

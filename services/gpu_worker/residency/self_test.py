@@ -8,6 +8,7 @@ from contracts.model_inputs import compile_schema
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.residency.device_memory import OWN, DeviceMemory, Refusal
 from services.gpu_worker.residency.ledger import Want
+from services.gpu_worker.slots.child_process import cannot_start
 
 ENTRY = Path(__file__).parents[1] / "child" / "self_test.py"
 WHOLE_PERCENT = 90  # of what is for models: a child that got so much had the device
@@ -25,7 +26,7 @@ async def passes(memory: DeviceMemory) -> bool:
         try:
             refusal = await memory.load_model(Want(SELF_TEST, 0, alone=True))
         except OSError as error:
-            refusal = Refusal(f"cannot start a child: {error.strerror}", final=False)
+            refusal = Refusal(cannot_start(SELF_TEST.interpreter, error), final=False)
         await memory.empty()
     if refusal is not None:
         log.warning("device_failed_test", device=memory.device.name, detail=refusal.reason)
