@@ -4,15 +4,12 @@ All faults are reported together, unknown `HEADRACE_*` variables among them; a s
 `<NAME>_FILE`. Only `__main__` files read the environment; everything else is given a `Settings`.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
@@ -22,54 +19,11 @@ from pydantic import (
 )
 
 from contracts.errors import ConfigError
-from contracts.ids import is_pool_name
 from contracts.policy import SchedulingPolicy
 from contracts.retry import WEBHOOK_DELAYS_S, parse_delays
+from contracts.setting_values import AdminKey, Bytes, Count, Endpoint, PoolName, Positive, PublicUrl, Seconds
 
 PREFIX = "HEADRACE_"
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
-_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-# An empty file, or a word somebody can guess, is no secret; ingest reads keys of up to 256 characters.
-_ADMIN_KEY = re.compile(r"[\x21-\x7e]{16,256}")
-_ENDPOINT = re.compile(r"https?://[^\s/?#@]+/?")
-_PUBLIC_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
-
-
-def parse_seconds(value: object) -> object:
-    """Read `90`, `1.5`, `10m`, `24h` as seconds; leaves anything else to pydantic.
-
-    >>> parse_seconds("10m"), parse_seconds("2")
-    (600.0, '2')
-    """
-    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
-        return float(match[1]) * _UNITS[match[2]]
-    return value
-
-
-def _pool_name(value: str) -> str:
-    # It becomes part of keys and of a folder's name.
-    if not is_pool_name(value):
-        raise ValueError("a pool's name is 1 to 32 of a-z, 0-9 and -, and starts with a letter")
-    return value
-
-
-def _public_url(value: str) -> str:
-    if value and not _PUBLIC_URL.fullmatch(value):
-        raise ValueError("write what links begin with, such as https://headrace.example, or leave it out")
-    return value
-
-
-def _endpoint(value: str) -> str:
-    # A password in it would end up in logs, and in the links that are signed.
-    if value and not _ENDPOINT.fullmatch(value):
-        raise ValueError("write scheme, host and port only, such as https://minio.example:9000")
-    return value
-
-
-Seconds = Annotated[float, BeforeValidator(parse_seconds), Field(ge=0, le=31_536_000)]
-Positive = Annotated[float, BeforeValidator(parse_seconds), Field(gt=0, le=31_536_000)]
-Count = Annotated[int, Field(ge=0, le=1_000_000_000)]
-Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
 
 
 class Group(BaseModel):
@@ -127,7 +81,7 @@ class WorkerSettings(Group):
     term_grace_s: Seconds = 0.5
     scratch_bytes: Bytes = 1 << 30
     result_bytes: Bytes = 65_536
-    pool: Annotated[str, AfterValidator(_pool_name)] = "default"
+    pool: PoolName = "default"
 
     @model_validator(mode="after")
     def _beats_within_its_lease(self) -> Self:
@@ -181,7 +135,7 @@ class ArtifactSettings(Group):
     """Where stored files lie: a directory, or `s3://bucket/prefix` with credentials from `AWS_*`."""
 
     url: str = ""  # empty: `artifacts` below the data directory
-    endpoint: Annotated[str, AfterValidator(_endpoint)] = ""  # of an S3-compatible store; empty: that of AWS
+    endpoint: Endpoint = ""  # of an S3-compatible store; empty: that of AWS
     region: str = ""
     timeout_s: Positive = 30.0  # without a byte for so long, a request to the store has failed
 
@@ -200,14 +154,7 @@ class InputSettings(Group):
 class AdminSettings(Group):
     """The operator's key."""
 
-    key: SecretStr | None = None
-
-    @field_validator("key")
-    @classmethod
-    def _key(cls, key: SecretStr | None) -> SecretStr | None:
-        if key is not None and not _ADMIN_KEY.fullmatch(key.get_secret_value()):
-            raise ValueError("an admin key has 16 to 256 printable characters and no space")
-        return key
+    key: AdminKey | None = None
 
 
 class ClientSettings(Group):
@@ -243,7 +190,7 @@ class Settings(Group):
     log: LogSettings = LogSettings()
     data_dir: Path = Path(".headrace")
     pipelines: Path = Path("pipelines/pipelines.toml")
-    public_url: Annotated[str, AfterValidator(_public_url)] = ""
+    public_url: PublicUrl = ""
 
 
 def load_settings(environ: Mapping[str, str]) -> Settings:
