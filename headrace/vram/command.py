@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
-import orjson
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,19 +17,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from contracts import models
 from contracts.errors import HeadraceError
 from contracts.model_spec import ModelRegistry, ModelSpec
-from contracts.profiles import ModelProfiles, Profile, make_profile, read_profiles, unlike
+from contracts.profiles import Profile, make_profile, unlike
 from contracts.settings import Settings, load_settings
 from headrace.command import Output, exit_for_error
 from headrace.exits import Exit
 from headrace.output import Format, note, show_list, show_one
 from headrace.vram import grid, report
+from headrace.vram.asking import plan_of
+from headrace.vram.holding import claimed, specified
 from headrace.vram.measuring import AuditFailed, Measured, Plan, measure
 from headrace.vram.plot import NoPlot, draw
+from headrace.vram.profile_file import put_profile
 from headrace.vram.telling import tell
 from services.gpu_worker.config import reserve_bytes
-from services.gpu_worker.devices import Device, DeviceError, claim_devices, parse_devices, release_devices, unheld
+from services.gpu_worker.devices import Device, DeviceError
 from services.gpu_worker.gpus.facts import Found
-from services.gpu_worker.gpus.finding import Gpus
 from services.gpu_worker.machine import installed, machine_of
 from services.gpu_worker.this_host import this_host
 
@@ -82,8 +83,8 @@ def audit(
     with _failures():
         place = _place(pipelines, with_profiles=False)
         spec = place.find(model)
-        plan = _plan(spec, grid_ or [], repeat, prompt, input_ or [])
-        with _claimed(device or place.settings.worker.devices) as held:
+        plan = plan_of(spec, grid_ or [], repeat, prompt, input_ or [])
+        with claimed(device or place.settings.worker.devices) as held:
             measured = asyncio.run(_measured(plan, held))
             profile = _profile(place, spec, held, plan, measured)
         more = _kept(place, spec, profile, plot=plot, publish=publish)
@@ -109,7 +110,7 @@ def show(
     with _failures():
         place = _place(pipelines, with_profiles=True)
         specs = list(place.registry) if model is None else [place.find(model)]
-        here = _specified(device or place.settings.worker.devices)
+        here = specified(device or place.settings.worker.devices)
         found = [(spec, profile) for spec in specs for profile in (spec.profile.profiles if spec.profile else ())]
         if not found:
             note(f"no profile of {model or 'any model'}; `headrace vram audit` measures one")
@@ -148,57 +149,6 @@ def _place(pipelines: Path | None, *, with_profiles: bool) -> _Place:
     return _Place(settings, models.load(path, with_profiles=with_profiles))
 
 
-def _plan(spec: ModelSpec, options: list[str], repeat: int, prompt: str | None, inputs: list[str]) -> Plan:
-    """Lay out the points and hold each against the schema. Raises BadGrid."""
-    points = grid.points_of(grid.read_grid(options) or spec.vram_grid)
-    others = _inputs(inputs)
-    asked = prompt if prompt is not None else _example(spec)
-    grid.check(spec, points, asked, others)
-    return Plan(spec, points, others if asked is None else {"prompt": asked, **others}, repeat)
-
-
-def _inputs(options: list[str]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for option in options:
-        name, equals, value = option.partition("=")
-        if not name or not equals:
-            raise grid.BadGrid(f"--input {option}: write a name and JSON, such as steps=4")
-        try:
-            found[name] = orjson.loads(value)
-        except orjson.JSONDecodeError:
-            found[name] = value
-    return found
-
-
-def _example(spec: ModelSpec) -> str | None:
-    """Return a prompt where the model takes one: what its schema gives as an example, else any words."""
-    properties = spec.schema.document.get("properties")
-    described = properties.get("prompt") if isinstance(properties, dict) else None
-    if not isinstance(described, dict):
-        return None
-    examples = described.get("examples")
-    given = [described.get("default"), *(examples if isinstance(examples, list) else [])]
-    return next((text for text in given if isinstance(text, str)), "a measurement of memory")
-
-
-@contextmanager
-def _claimed(text: str) -> Iterator[Device]:
-    """Hold the first device of the specification, as a worker would. Raises DeviceError."""
-    gpus = Gpus(os.environ)
-    host = this_host(gpus.found)
-    devices = claim_devices(parse_devices(text, host.memory_bytes, host.found)[:1], host.name, host.lock_dir, gpus)
-    try:
-        yield devices[0]
-    finally:
-        release_devices(devices)
-
-
-def _specified(text: str) -> Device:
-    """Return the device of the specification without holding it."""
-    host = this_host(Gpus(os.environ).found)
-    return unheld(parse_devices(text, host.memory_bytes, host.found)[0])
-
-
 async def _measured(plan: Plan, device: Device) -> Measured:
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(30), MofNCompleteColumn(), TimeElapsedColumn())
@@ -228,10 +178,7 @@ def _profile(place: _Place, spec: ModelSpec, device: Device, plan: Plan, measure
 def _kept(place: _Place, spec: ModelSpec, profile: Profile, *, plot: bool, publish: bool) -> dict[str, Any]:
     """Write profile and picture, tell the pools; return what was done."""
     path = place.file(spec)
-    path.parent.mkdir(exist_ok=True)
-    beside = path.with_suffix(f".{os.getpid()}.tmp")
-    beside.write_text(_old(path, spec).with_profile(profile).to_json())
-    beside.replace(path)
+    put_profile(path, spec, profile)
     done: dict[str, Any] = {"file": str(path), "plot": None, "told": []}
     if plot:
         try:
@@ -245,15 +192,6 @@ def _kept(place: _Place, spec: ModelSpec, profile: Profile, *, plot: bool, publi
         except HeadraceError as fault:
             note(f"no pool was told: {fault}")
     return done
-
-
-def _old(path: Path, spec: ModelSpec) -> ModelProfiles:
-    """Return what the file has of other devices; what cannot be read is replaced."""
-    try:
-        found = read_profiles(path.read_bytes())
-        return found if found.model == spec.reference else ModelProfiles(model=spec.reference)
-    except (OSError, ValueError):
-        return ModelProfiles(model=spec.reference)
 
 
 def _show_table(
