@@ -258,9 +258,7 @@ def test_a_more_pressing_job_of_the_same_user_takes_the_deck_under_the_users_cap
     world.worker()
     rule = ev.TenantRule(user_concurrency=2)
     world.write("scheduler", ev.PolicyApplied(position="1-0", weights={"t_a": 3.0}, tenants={"t_a": rule}))
-    running = world.submit(user_digest="u")
-    world.turn()
-    world.start(running)
+    world.running(user_digest="u")
     low = world.submit(user_digest="u", priority="low")
     world.turn()
     assert world.on_decks() == [low]

@@ -120,9 +120,7 @@ def test_members_are_taken_in_fair_order_and_only_inside_the_lead() -> None:
     world = World()
     world.worker(slot_bytes=1_000, models=("echo", "other"))
     world.write("scheduler", ev.PolicyApplied(position="1-0", policy=ev.PolicyFacts(lead_s=5.0)))
-    ahead = world.submit("t_ahead", model="other@1")
-    world.turn()
-    world.start(ahead)
+    ahead = world.running("t_ahead", model="other@1")
     near = world.submit("t_near")  # somebody waits at each moment, so that no debt is forgiven
     world.complete(ahead, gpu_ms=300_000)
     world.turn()
@@ -156,9 +154,7 @@ def test_what_shares_a_warm_jobs_pass_leads_no_further_than_that_job_may() -> No
 
 def test_members_overtake_their_own_tenants_fair_job_by_no_more_than_the_bypass() -> None:
     world = pool(bypass_s=1.5)
-    known = world.submit()
-    world.turn()
-    world.start(known)
+    known = world.running()
     world.complete(known, gpu_ms=1_000)
     first = world.submit(**BATCHED)
     world.submit(bucket="steps=40", max_batch=4)
@@ -203,9 +199,7 @@ def test_a_job_that_is_to_run_alone_shares_nothing_until_it_is_retried() -> None
 def test_nothing_overtakes_a_batch_on_a_deck() -> None:
     """Most of what would be withdrawn with it is somebody else's."""
     world = pool()
-    running = world.submit()
-    world.turn()
-    world.start(running)
+    world.running()
     jobs = [world.submit(priority="low", **BATCHED) for _ in range(2)]
     world.turns()
     world.submit(priority="urgent")

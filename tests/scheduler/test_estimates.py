@@ -49,9 +49,7 @@ def test_loading_is_learnt_apart_from_running() -> None:
 def test_an_attempt_that_did_not_complete_teaches_nothing() -> None:
     world = World()
     world.worker()
-    job_id = world.submit()
-    world.turn()
-    world.start(job_id)
+    job_id = world.running()
     world.write(job_id, ev.JobDeviceReleased(gpu_ms=3), ev.JobCancelled(how="cooperative"), fence=1)
     assert world.state.estimates.run_ms(MODEL) == UNKNOWN_MS
 
@@ -66,9 +64,7 @@ def test_the_fold_knows_which_model_is_in_memory_until_the_child_is_gone() -> No
     world.write("w1", ev.WorkerChanged(worker_id="w1", slots=(_info(),)))
     assert slot.resident == ()
     run(world, 5_000, load_ms=4_000)
-    job_id = world.submit()
-    world.turn()
-    world.start(job_id)
+    job_id = world.running()
     # a heartbeat that was collected before the load ended says nothing about a slot that runs
     world.write("w1", ev.WorkerChanged(worker_id="w1", slots=(_info(),)))
     world.write(job_id, ev.ModelLoadCompleted(model=MODEL, ms=4_000), fence=1)

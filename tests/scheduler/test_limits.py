@@ -293,9 +293,7 @@ def test_a_budget_of_the_day_parks_its_tenant_is_told_once_and_is_whole_again_af
 def test_a_run_far_beyond_its_estimate_is_charged_again_and_again_but_rarely() -> None:
     world = World()
     world.worker()
-    job_id = world.submit(timeout_ms=10_000_000)
-    world.turn()
-    world.start(job_id)
+    job_id = world.running(timeout_ms=10_000_000)
     began_ms = world.now_ms
     for _ in range(8):
         due_ms = next_due_ms(world.state, RULES, world.now_ms)
@@ -311,9 +309,7 @@ def test_a_run_far_beyond_its_estimate_is_charged_again_and_again_but_rarely() -
 def test_device_time_of_an_infrastructure_fault_is_given_back() -> None:
     world = World()
     world.worker()
-    job_id = world.submit()
-    world.turn()
-    world.start(job_id)
+    job_id = world.running()
     error = ev.ErrorFacts(code="artifact_upload_failed", retryable=True)
     failed = ev.JobAttemptFailed(
         error=error, attempt=1, will_retry=True, next_attempt_at_ms=world.now_ms + 1, gpu_ms=800

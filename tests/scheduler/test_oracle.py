@@ -12,7 +12,8 @@ from services.scheduler.fold.books import class_of
 from services.scheduler.fold.choices import Choice
 from services.scheduler.fold.placement import places
 from services.scheduler.fold.snapshot import dump, load
-from tests.scheduler.oracle import Oracle, Picked
+from tests.scheduler.oracle import Oracle
+from tests.scheduler.oracle_round import Picked
 from tests.scheduler.world import World
 
 HISTORIES = 120

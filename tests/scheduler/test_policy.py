@@ -27,9 +27,7 @@ def test_urgent_jobs_come_before_low_ones_and_each_band_keeps_the_order_of_admis
 def test_an_urgent_job_of_one_tenant_does_not_pass_another_tenant_that_is_owed_time() -> None:
     world = World()
     world.worker()
-    first = world.submit("t_a")
-    world.turn()
-    world.start(first)
+    world.running("t_a")
     world.submit("t_a", priority="urgent")
     waiting = world.submit("t_b", priority="low")
 
@@ -43,9 +41,7 @@ def test_idle_slots_are_filled_before_the_decks_of_busy_ones_and_no_slot_gets_tw
     world = World()
     world.worker("w1", slots=2)
     world.worker("w2", slots=2)
-    busy = world.submit()
-    world.turn()
-    world.start(busy)
+    world.running()
     for _ in range(6):
         world.submit()
 

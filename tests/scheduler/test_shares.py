@@ -56,9 +56,7 @@ def test_a_tenant_that_ran_one_thing_for_long_has_saved_up_nothing() -> None:
     world = World()
     world.worker("w0")
     world.worker("w1")
-    long = world.submit("t_idle", timeout_ms=10**9)
-    world.turn()
-    world.start(long)
+    long = world.running("t_idle", timeout_ms=10**9)
     for _ in range(400):
         world.submit("t_flood")
     length_ms = {"t_idle": 1_000, "t_flood": 1_000}

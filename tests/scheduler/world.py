@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from contracts import events as ev
 from contracts.job import JobStatus
@@ -65,6 +66,13 @@ class World:
         )
         self.write(job_id, event, fence=job.fence + 1)
         return job
+
+    def running(self, tenant: str = "t_a", **facts: Any) -> str:
+        """Submit a job, offer it and start it; returns its id."""
+        job_id = self.submit(tenant, **facts)
+        self.turn()
+        self.start(job_id)
+        return job_id
 
     def complete(self, job_id: str, gpu_ms: int = 1_000) -> None:
         job = self.job(job_id)
