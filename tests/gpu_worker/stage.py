@@ -250,8 +250,20 @@ class Staff:
         entry.write_text(author)
         self.models.replace(model, entry)
 
+    async def give(self, model: str, **inputs: Any) -> str:
+        """Admit a job and offer it to this worker; returns its id."""
+        job_id = await self.stage.admit(model, **inputs)
+        await self.stage.offer(job_id, self.worker_id)
+        return job_id
+
     async def beats(self) -> int:
         return int((await self.stage.store.workers(POOL))[self.worker_id]["b"])
+
+    async def beaten(self, count: int, since: int | None = None) -> None:
+        """Wait for so many heartbeats, from now or since a count of them."""
+        before = await self.beats() if since is None else since
+        while await self.beats() < before + count:  # noqa: ASYNC110 - the store tells nobody
+            await asyncio.sleep(0.02)
 
     async def told_slots(self) -> list[dict[str, Any]]:
         """Return the slots as the log knows them, once each has a model."""

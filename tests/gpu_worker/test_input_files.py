@@ -46,8 +46,7 @@ async def test_urls_and_ids_become_paths_of_copies(store: Store, tmp_path: Path)
     async with staff(store, tmp_path, input_limits=LIMITS) as own, Receiver(answers) as server:
         kept = stored(own, tmp_path, b"earlier result", "x.txt")
         fields = {"image": server.url("/a"), "mask": server.url("/b"), "frames": [server.url("/c"), server.url("/d")]}
-        job_id = await own.stage.admit("files", artifact_pools={kept: "other"}, inputArtifacts=[kept], **fields)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("files", artifact_pools={kept: "other"}, inputArtifacts=[kept], **fields)
         completed = await own.stage.saw("job.completed", job_id)
 
         (result,) = await own.stage.results(job_id)
@@ -65,8 +64,7 @@ async def test_urls_and_ids_become_paths_of_copies(store: Store, tmp_path: Path)
 
         # What one job made is the next one's input.
         made = completed.artifacts[0].id
-        following = await own.stage.admit("files", artifact_pools={made: POOL}, inputArtifacts=[made])
-        await own.stage.offer(following, own.worker_id)
+        following = await own.give("files", artifact_pools={made: POOL}, inputArtifacts=[made])
         await own.stage.saw("job.completed", following)
         assert (await own.stage.results(following))[0]["result"]["files"][0]["sha256"] == digest(b"made of 5")
 
@@ -85,8 +83,7 @@ async def test_a_file_that_can_never_be_taken_is_final(
 ) -> None:
     """Field case 8: wrong MIME, decompression bomb, size: `input_rejected`, not retried, and the next job runs."""
     async with staff(store, tmp_path, input_limits=LIMITS) as own, Receiver([answer(200, body=body)]) as server:
-        job_id = await own.stage.admit("files", **{name: server.url("/secret")})
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("files", **{name: server.url("/secret")})
         failed = await own.stage.saw("job.failed", job_id)
         assert isinstance(failed, ev.JobFailed)
         assert (failed.error.code, failed.error.retryable, failed.attempts) == ("input_rejected", False, 1)
@@ -96,8 +93,7 @@ async def test_a_file_that_can_never_be_taken_is_final(
         assert said in message
         assert "secret" not in message
 
-        following = await own.stage.admit("files")
-        await own.stage.offer(following, own.worker_id)
+        following = await own.give("files")
         await own.stage.saw("job.completed", following)
         assert (await own.stage.state(following)).attempt == 1
 
@@ -106,8 +102,7 @@ async def test_an_inner_address_is_final(store: Store, tmp_path: Path) -> None:
     """Field case 8: a URL that passed at POST is judged again at the socket."""
     closed = InputLimits(10_000, 20_000, 1_000_000, timeout_s=5)
     async with staff(store, tmp_path, input_limits=closed) as own, Receiver([answer(200)]) as server:
-        job_id = await own.stage.admit("files", image=server.url())
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("files", image=server.url())
         failed = await own.stage.saw("job.failed", job_id)
         assert isinstance(failed, ev.JobFailed)
         assert failed.error.code == "input_rejected"
@@ -116,8 +111,7 @@ async def test_an_inner_address_is_final(store: Store, tmp_path: Path) -> None:
 
 async def test_a_server_that_is_away_is_tried_again(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path, input_limits=LIMITS) as own, Receiver([answer(503)]) as server:
-        job_id = await own.stage.admit("files", image=server.url())
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("files", image=server.url())
         tried = await own.stage.saw("job.attempt_failed", job_id)
         assert isinstance(tried, ev.JobAttemptFailed)
         assert (tried.error.code, tried.error.retryable, tried.will_retry) == ("input_fetch_failed", True, True)
@@ -133,8 +127,7 @@ async def test_a_stored_file_is_looked_at_again_when_the_job_runs(store: Store, 
             (folder / f"{kept}.json").unlink()
         if fault == "changed":
             (folder / f"{kept}.png").write_bytes(b"y")
-        job_id = await own.stage.admit("files", artifact_pools={kept: "other"}, inputArtifacts=[kept])
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("files", artifact_pools={kept: "other"}, inputArtifacts=[kept])
         tried = await own.stage.saw("job.attempt_failed", job_id)
         assert isinstance(tried, ev.JobAttemptFailed)
         code, retryable = ("input_fetch_failed", True) if fault == "changed" else ("input_rejected", False)
@@ -153,8 +146,7 @@ async def test_a_store_of_files_that_hangs_is_not_the_jobs_fault(store: Store, t
     try:
         async with staff(store, tmp_path, shelf=Shelf(Hanging(tmp_path / "store")), input_limits=limits) as own:
             kept = f"art_{PART}_1_0"
-            job_id = await own.stage.admit("files", artifact_pools={kept: "other"}, inputArtifacts=[kept])
-            await own.stage.offer(job_id, own.worker_id)
+            job_id = await own.give("files", artifact_pools={kept: "other"}, inputArtifacts=[kept])
             tried = await own.stage.saw("job.attempt_failed", job_id)
             assert isinstance(tried, ev.JobAttemptFailed)
             assert (tried.error.code, tried.error.retryable) == ("input_fetch_failed", True)
@@ -165,8 +157,7 @@ async def test_a_store_of_files_that_hangs_is_not_the_jobs_fault(store: Store, t
 async def test_a_cancel_ends_a_fetch(store: Store, tmp_path: Path) -> None:
     patient = InputLimits(10_000, 20_000, 1_000_000, timeout_s=50, allow_private="loopback")
     async with staff(store, tmp_path, input_limits=patient) as own, Receiver([silent]) as server:
-        job_id = await own.stage.admit("files", image=server.url())
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("files", image=server.url())
         await server.wait_for_requests(1)
         await own.stage.cancel(job_id)
         state = await own.stage.ended(job_id)
@@ -179,8 +170,7 @@ async def test_a_worker_that_leaves_hands_a_fetch_back(store: Store, tmp_path: P
     held = asyncio.Event()
     async with Receiver([after(held, silent)]) as server:
         async with staff(store, tmp_path, input_limits=patient, drain_s=0.1) as own:
-            job_id = await own.stage.admit("files", image=server.url())
-            await own.stage.offer(job_id, own.worker_id)
+            job_id = await own.give("files", image=server.url())
             await server.wait_for_requests(1)
             own.stop.set()
             assert await own.ends()

@@ -46,8 +46,7 @@ async def shown(store: Store, job_id: str, enough: int) -> list[Piece]:
 async def test_what_is_printed_is_shown_at_once_and_stored_at_the_end(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path) as own:
         own.serve("echo", TALKER)
-        job_id = await own.stage.admit("echo", until=str(tmp_path / "go"), words=8_000)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo", until=str(tmp_path / "go"), words=8_000)
         expected = "loading\n" + "€ä " * 8_000 + "\n"
         pieces = await shown(store, job_id, len(expected.encode()))
         for piece in pieces:
@@ -69,12 +68,10 @@ async def test_what_is_printed_is_shown_at_once_and_stored_at_the_end(store: Sto
 async def test_a_failure_leaves_its_traceback_and_silence_leaves_nothing(store: Store, tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     async with staff(store, tmp_path) as own:
-        silent = await own.stage.admit("noop")
-        await own.stage.offer(silent, own.worker_id)
+        silent = await own.give("noop")
         await own.stage.saw("job.completed", silent)
         own.serve("echo", TALKER)
-        job_id = await own.stage.admit("echo", until=str(tmp_path / "go"), fails=True, max_attempts=1)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo", until=str(tmp_path / "go"), fails=True, max_attempts=1)
         await own.stage.saw("job.failed", job_id)
 
         text = (log_of(own, job_id) or b"").decode()
@@ -89,8 +86,7 @@ async def test_a_store_of_files_that_is_away_costs_the_log_and_not_the_job(store
     async with staff(store, tmp_path) as own:
         own.serve("echo", TALKER)
         (own.config.data_dir / "artifacts").write_text("a file where the directory should be")
-        job_id = await own.stage.admit("echo", until=str(tmp_path / "go"), fails=True, max_attempts=1)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo", until=str(tmp_path / "go"), fails=True, max_attempts=1)
         await own.stage.saw("job.failed", job_id)
         async with asyncio.timeout(PATIENCE_S):
             while not (kept := list((own.config.data_dir / "logs" / "jobs").glob("*.log"))):  # noqa: ASYNC110

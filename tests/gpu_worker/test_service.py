@@ -15,8 +15,7 @@ from tests.gpu_worker.stage import POOL, TENANT, staff
 
 async def test_an_offer_becomes_a_result(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path) as own:
-        job_id = await own.stage.admit("echo", prompt="hello", steps=3)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo", prompt="hello", steps=3)
         await own.stage.saw("job.completed", job_id)
         assert await own.stage.types(job_id) == [
             "job.created",
@@ -54,8 +53,7 @@ async def test_the_next_job_starts_in_the_call_that_frees_the_device(store: Stor
 
 async def test_files_are_stored_after_the_device_is_free_and_described(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path) as own:
-        job_id = await own.stage.admit("artifacts")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("artifacts")
         completed = await own.stage.saw("job.completed", job_id)
         types = await own.stage.types(job_id)
 
@@ -80,8 +78,7 @@ async def test_a_preview_is_one_file_with_the_newest_content(store: Store, tmp_p
     author += "        job.preview(b'\\x89PNG' + bytes([i]), step=i)\n        time.sleep(0.6)\n"
     async with staff(store, tmp_path) as own:
         own.serve("echo", author)
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo")
         await own.stage.saw("job.completed", job_id)
         shown = [e.event() for e in (await own.stage.history(job_id)).entries if e.type == "preview.available"]
         last = shown[-1]
@@ -102,8 +99,7 @@ async def test_telemetry_is_coalesced_and_milestones_are_not(store: Store, tmp_p
     author += "    job.milestone('latents.decoded', step=4)\n    job.milestone('job.completed')\n"
     async with staff(store, tmp_path) as own:
         own.serve("echo", author)
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo")
         await own.stage.saw("job.completed", job_id)
         types = await own.stage.types(job_id)
         assert 1 <= types.count("job.progress") < 60
@@ -173,8 +169,7 @@ async def test_devices_work_beside_each_other(store: Store, tmp_path: Path) -> N
 async def test_the_heartbeat_goes_on_while_author_code_holds_the_interpreter_lock(store: Store, tmp_path: Path) -> None:
     """Field cases 35 and 46: four leases of a C call with the lock held; the lease lives outside the child."""
     async with staff(store, tmp_path, lease_s=0.5) as own:
-        job_id = await own.stage.admit("hang_gil", seconds=2)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("hang_gil", seconds=2)
         await own.stage.saw("job.started", job_id)
         before = await own.beats()
         await own.stage.saw("job.completed", job_id)
@@ -184,12 +179,9 @@ async def test_the_heartbeat_goes_on_while_author_code_holds_the_interpreter_loc
 
 async def test_people_can_see_what_each_slot_is_doing(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path) as own:
-        job_id = await own.stage.admit("slow", steps=100000, step_s=0.01)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("slow", steps=100000, step_s=0.01)
         await own.stage.saw("job.progress", job_id)
-        before = await own.beats()
-        while await own.beats() < before + 2:  # noqa: ASYNC110 - the store tells nobody
-            await asyncio.sleep(0.02)
+        await own.beaten(2)
         (device,) = json.loads((await store.workers(POOL))[own.worker_id]["devices"])
         assert (device["uuid"], device["kind"]) == ("cpu-test-0-0", "cpu")
         (slot,), (resident,) = device["slots"], device["models"]
@@ -214,9 +206,7 @@ async def test_two_slots_share_the_memory_of_a_device(store: Store, tmp_path: Pa
             await own.stage.offer(job_id, own.worker_id, slot)
         for job_id in jobs:
             await own.stage.saw("job.progress", job_id)
-        before = await own.beats()
-        while await own.beats() < before + 2:  # noqa: ASYNC110 - the store tells nobody
-            await asyncio.sleep(0.02)
+        await own.beaten(2)
         (device,) = json.loads((await store.workers(POOL))[own.worker_id]["devices"])
         assert [(slot["index"], slot["state"]) for slot in device["slots"]] == [(0, "busy"), (1, "busy")]
         assert [(each["model"], each["state"]) for each in device["models"]] == [("slow@1", "busy")] * 2

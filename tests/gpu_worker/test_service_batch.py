@@ -77,8 +77,7 @@ async def test_a_child_that_dies_in_the_pass_costs_no_member_an_attempt(store: S
 async def test_a_member_whose_start_is_refused_is_left_out(store: Store, tmp_path: Path) -> None:
     """It was withdrawn or cancelled while the batch lay on deck: a smaller batch runs, or one job by itself."""
     async with staff(store, tmp_path) as own:
-        first = await own.stage.admit("slow", steps=30, step_s=0.02)
-        await own.stage.offer(first, own.worker_id)
+        first = await own.give("slow", steps=30, step_s=0.02)
         await own.stage.saw("job.started", first)
         jobs = [await own.stage.admit("batch") for _ in range(3)]
         await offered(own, *jobs)
@@ -94,8 +93,7 @@ async def test_a_member_whose_start_is_refused_is_left_out(store: Store, tmp_pat
 async def test_a_batch_follows_a_job_and_a_job_follows_a_batch(store: Store, tmp_path: Path) -> None:
     """By the log no two passes are on the slot at once."""
     async with staff(store, tmp_path) as own:
-        first = await own.stage.admit("batch")
-        await own.stage.offer(first, own.worker_id)
+        first = await own.give("batch")
         await own.stage.saw("job.started", first)
         batch = [await own.stage.admit("batch", steps=30, step_s=0.02) for _ in range(2)]
         assert await own.stage.offer_batch(batch, own.worker_id) == [Word.APPLIED] * 2

@@ -41,8 +41,7 @@ async def test_a_model_is_loaded_before_a_job_asks_for_it_and_evicted(store: Sto
         spec = own.models.find("echo")
         assert spec is not None
         await eventually(lambda: own.lanes[0].slot.memory.is_warm(spec), "it is loaded")
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo")
         await own.stage.saw("job.completed", job_id)
         assert "model.load_started" not in await own.stage.types(job_id)
         started = await own.stage.saw("job.started", job_id)
@@ -97,8 +96,7 @@ async def test_a_drained_worker_rests_until_it_is_called_back(store: Store, tmp_
         await own.stage.saw("worker.drained", first)
         await own.stage.saw("worker.registered", count=2)
         assert own.worker_id != first
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo")
         await own.stage.saw("job.completed", job_id)
 
 
@@ -126,8 +124,7 @@ async def test_a_worker_at_rest_loads_nothing_and_what_was_being_loaded_leaves(s
 
 async def test_a_drain_with_a_deadline_gives_back_what_runs_too_long(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path) as own:
-        job_id = await own.stage.admit("slow", steps=100_000, step_s=0.01)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("slow", steps=100_000, step_s=0.01)
         await own.stage.saw("job.started", job_id)
         await own.stage.command(own.worker_id, "drain")
         await own.stage.saw("worker.draining", own.worker_id)
@@ -155,13 +152,11 @@ async def test_after_each_load_the_log_hears_what_is_there_also_when_nothing_has
 ) -> None:
     """The fold counts on nothing beside a model that is being loaded until the worker has spoken."""
     async with staff(store, tmp_path, heartbeat_s=1.0) as own:
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo")
         await own.stage.saw("job.completed", job_id)
         await told_models(own, "echo@1")
         told = [entry.type for entry in own.stage.entries].count("worker.changed")
-        failing = await own.stage.admit("load_fails", max_attempts=1)
-        await own.stage.offer(failing, own.worker_id)
+        failing = await own.give("load_fails", max_attempts=1)
         changed = await own.stage.saw("worker.changed", own.worker_id, told + 1)
         assert isinstance(changed, ev.WorkerChanged)
         await own.stage.saw("job.failed", failing)

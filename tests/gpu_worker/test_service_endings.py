@@ -67,13 +67,11 @@ async def test_what_cannot_work_is_not_tried_again(
 ) -> None:
     """Field cases 11 and 12: final on the first attempt, and the worker goes on."""
     async with staff(store, tmp_path) as own:
-        job_id = await own.stage.admit(model, **inputs)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give(model, **inputs)
         failed = await own.stage.saw("job.failed", job_id)
         assert isinstance(failed, ev.JobFailed)
         assert (failed.error.code, failed.attempts, failed.dead_lettered) == (code, 1, False)
-        healthy = await own.stage.admit("echo")
-        await own.stage.offer(healthy, own.worker_id)
+        healthy = await own.give("echo")
         await own.stage.saw("job.completed", healthy)
 
 
@@ -90,8 +88,7 @@ async def test_a_job_that_took_two_children_down_is_poison(store: Store, tmp_pat
         assert (failed.error.code, failed.attempts, failed.dead_lettered) == ("poison", 2, True)
 
         for _ in range(5):
-            healthy = await own.stage.admit("echo")
-            await own.stage.offer(healthy, own.worker_id)
+            healthy = await own.give("echo")
             await own.stage.saw("job.completed", healthy)
 
 
@@ -115,8 +112,7 @@ async def test_a_providers_429_costs_no_attempt_and_is_told_at_once(store: Store
 async def test_a_running_job_is_cancelled(store: Store, tmp_path: Path, tell: bool) -> None:
     """Field case 52: wired through to the process; the heartbeat's answer is a second way if the message is lost."""
     async with staff(store, tmp_path) as own:
-        job_id = await own.stage.admit("slow", steps=100000, step_s=0.01)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("slow", steps=100000, step_s=0.01)
         await own.stage.saw("job.progress", job_id)
         await own.stage.cancel(job_id, tell=tell)
         cancelled = await own.stage.saw("job.cancelled", job_id)
@@ -129,8 +125,7 @@ async def test_a_running_job_is_cancelled(store: Store, tmp_path: Path, tell: bo
 
 async def test_a_job_that_does_not_listen_is_killed(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path) as own:
-        job_id = await own.stage.admit("ignores_cancel", term=True)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("ignores_cancel", term=True)
         await own.stage.saw("job.progress", job_id)
         await own.stage.cancel(job_id)
         cancelled = await own.stage.saw("job.cancelled", job_id)
@@ -144,8 +139,7 @@ async def test_a_cancel_while_the_model_loads_ends_the_job_unrun(store: Store, t
     author += f"def run(model, inputs, job):\n    open({str(tmp_path / 'ran')!r}, 'w')\n"
     async with staff(store, tmp_path) as own:
         own.serve("echo", author)
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo")
         await own.stage.saw("job.started", job_id)
         await own.stage.cancel(job_id)
         await own.stage.saw("job.cancelled", job_id)
@@ -159,8 +153,7 @@ async def test_a_failure_after_a_cancel_is_a_cancellation(store: Store, tmp_path
     )
     async with staff(store, tmp_path, heartbeat_s=600) as own:
         own.serve("echo", author)
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo")
         await own.stage.saw("job.progress", job_id)
         await own.stage.cancel(job_id, tell=False)
         (tmp_path / "go").touch()
@@ -173,25 +166,21 @@ async def test_a_result_wins_over_a_cancel_that_came_too_late(store: Store, tmp_
     """Field case 54: at and after completion a cancel changes nothing, also not for the next job."""
     async with staff(store, tmp_path) as own:
         for _ in range(20):
-            job_id = await own.stage.admit("noop")
-            await own.stage.offer(job_id, own.worker_id)
+            job_id = await own.give("noop")
             await own.stage.saw("job.started", job_id)
             await own.stage.cancel(job_id)
             await own.stage.ended(job_id)
-        last = await own.stage.admit("noop")
-        await own.stage.offer(last, own.worker_id)
+        last = await own.give("noop")
         await own.stage.saw("job.completed", last)
 
 
 async def test_a_fenced_attempt_stops_and_says_nothing(store: Store, tmp_path: Path) -> None:
     """The late writes of a former owner are refused; the refusal itself is recorded once."""
     async with staff(store, tmp_path) as own:
-        job_id = await own.stage.admit("slow", steps=100000, step_s=0.01)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("slow", steps=100000, step_s=0.01)
         await own.stage.saw("job.progress", job_id)
         assert await own.stage.reclaim(job_id) is Word.APPLIED
-        other = await own.stage.admit("echo")
-        await own.stage.offer(other, own.worker_id)
+        other = await own.give("echo")
         await own.stage.saw("job.completed", other)
         types = await own.stage.types(job_id)
         assert [t for t in types[types.index("job.attempt_failed") + 1 :] if t != "job.event_rejected"] == []
@@ -218,8 +207,7 @@ async def test_a_model_this_worker_does_not_have_is_a_load_failure(store: Store,
 
 async def test_files_over_the_limit_are_rejected_for_good(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path, scratch_bytes=500) as own:
-        job_id = await own.stage.admit("artifacts")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("artifacts")
         failed = await own.stage.saw("job.failed", job_id)
         assert isinstance(failed, ev.JobFailed)
         assert failed.error.code == "artifact_rejected"
@@ -239,8 +227,7 @@ async def test_what_a_cancelled_attempt_had_handed_over_is_kept_and_marked(
     )
     async with staff(store, tmp_path) as own:
         own.serve("echo", author)
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo")
         await own.stage.saw("job.progress", job_id)
         await own.stage.cancel(job_id)
         cancelled = await own.stage.saw("job.cancelled", job_id)
@@ -263,8 +250,7 @@ async def test_a_store_that_is_away_does_not_hold_up_a_cancel(store: Store, tmp_
     async with staff(store, tmp_path) as own:
         own.serve("echo", author)
         (own.config.data_dir / "artifacts").write_text("a file where the directory should be")
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("echo")
         await own.stage.saw("job.progress", job_id)
         await own.stage.cancel(job_id)
         cancelled = await own.stage.saw("job.cancelled", job_id)

@@ -15,7 +15,7 @@ from contracts.store import Store, Word
 from contracts.store.attempts import Attempt, Attempts
 from contracts.store.replies import Started
 from tests.gpu_worker.rig import alive, eventually
-from tests.gpu_worker.stage import POOL, TENANT, staff
+from tests.gpu_worker.stage import POOL, TENANT, Staff, staff
 from tests.servers import Server
 from tests.store.lossy import LossyProxy
 
@@ -38,8 +38,7 @@ async def test_a_drain_lets_the_running_job_end_and_gives_the_deck_back(store: S
         assert await own.stage.offer(await own.stage.admit("echo"), own.worker_id) is Word.REFUSED
         await own.stage.saw("job.unassigned", waiting)
         assert (await own.stage.state(running)).status is JobStatus.IN_PROGRESS
-        while await own.beats() < before + 3:  # noqa: ASYNC110 - the store tells nobody
-            await asyncio.sleep(0.02)
+        await own.beaten(3, since=before)
         await own.stage.saw("job.completed", running)
 
         assert await own.ends() is True
@@ -51,8 +50,7 @@ async def test_a_drain_lets_the_running_job_end_and_gives_the_deck_back(store: S
 
 async def test_what_does_not_end_in_time_is_handed_back_at_no_cost(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path, drain_s=0.1) as own:
-        job_id = await own.stage.admit("slow", steps=100000, step_s=0.01)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("slow", steps=100000, step_s=0.01)
         await own.stage.saw("job.progress", job_id)
         pid = own.child_pid
         own.stop.set()
@@ -67,8 +65,7 @@ async def test_what_does_not_end_in_time_is_handed_back_at_no_cost(store: Store,
 
 async def test_a_cancel_during_the_drain_is_a_cancellation(store: Store, tmp_path: Path) -> None:
     async with staff(store, tmp_path, drain_s=0.1, heartbeat_s=600) as own:
-        job_id = await own.stage.admit("slow", steps=100000, step_s=0.01)
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("slow", steps=100000, step_s=0.01)
         await own.stage.saw("job.progress", job_id)
         await own.stage.cancel(job_id, tell=False)
         own.stop.set()
@@ -100,15 +97,20 @@ async def slow_start(store: Store) -> AsyncIterator[tuple[Store, SlowStart]]:
     await own.aclose()
 
 
+async def accepted(own: Staff, slow: SlowStart, mark: Path) -> str:
+    """Have a start accepted whose answer is not here yet; its author code would leave a mark. Returns the job's id."""
+    own.serve("echo", f"def run(model, inputs, job):\n    open({str(mark)!r}, 'w')\n")
+    job_id = await own.give("echo")
+    await asyncio.wait_for(slow.accepted.wait(), 60)
+    return job_id
+
+
 async def test_a_start_answered_during_the_drain_is_handed_back_before_author_code_runs(
     store: Store, slow_start: tuple[Store, SlowStart], tmp_path: Path
 ) -> None:
     worker_store, slow = slow_start
     async with staff(store, tmp_path, worker_store) as own:
-        own.serve("echo", f"def run(model, inputs, job):\n    open({str(tmp_path / 'ran')!r}, 'w')\n")
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
-        await asyncio.wait_for(slow.accepted.wait(), 60)
+        job_id = await accepted(own, slow, tmp_path / "ran")
         own.stop.set()
         await own.stage.saw("worker.draining", own.worker_id)
         slow.answer.set()
@@ -124,10 +126,7 @@ async def test_a_cancel_that_overtakes_the_answer_to_the_start_is_obeyed(
     """Field case 53: the cancel arrives on the other connection before we know that our start was accepted."""
     worker_store, slow = slow_start
     async with staff(store, tmp_path, worker_store) as own:
-        own.serve("echo", f"def run(model, inputs, job):\n    open({str(tmp_path / 'ran')!r}, 'w')\n")
-        job_id = await own.stage.admit("echo")
-        await own.stage.offer(job_id, own.worker_id)
-        await asyncio.wait_for(slow.accepted.wait(), 60)
+        job_id = await accepted(own, slow, tmp_path / "ran")
         await own.stage.cancel(job_id)
         await eventually(lambda: bool(own.lanes[0].cancels), "the cancel is known")
         slow.answer.set()
@@ -139,8 +138,7 @@ async def test_a_worker_that_was_given_up_ends_its_jobs_and_comes_back_under_ano
     store: Store, tmp_path: Path
 ) -> None:
     async with staff(store, tmp_path) as own:
-        job_id = await own.stage.admit("hang")
-        await own.stage.offer(job_id, own.worker_id)
+        job_id = await own.give("hang")
         await own.stage.saw("job.progress", job_id)
         first, pid = own.worker_id, own.child_pid
         await own.stage.reclaim(job_id)
@@ -191,8 +189,7 @@ async def test_lost_replies_neither_lose_nor_double_anything(
     worker_store = Store(proxy.url, retries=0)
     async with staff(store, tmp_path, worker_store) as own:
         for number in range(8):
-            job_id = await own.stage.admit("slow", steps=4, step_s=0.05)
-            await own.stage.offer(job_id, own.worker_id)
+            job_id = await own.give("slow", steps=4, step_s=0.05)
             await own.stage.saw("job.started", job_id)
             proxy.drop = 1 + number % 3
             await own.stage.ended(job_id)
@@ -217,8 +214,7 @@ async def test_a_store_of_files_that_hangs_does_not_hold_up_a_worker_that_leaves
     shelf = Shelf(Hanging(tmp_path / "store"))
     try:
         async with staff(store, tmp_path, shelf=shelf, drain_s=0.1, settle_s=0.1) as own:
-            job_id = await own.stage.admit("artifacts")
-            await own.stage.offer(job_id, own.worker_id)
+            job_id = await own.give("artifacts")
             await own.stage.saw("artifact.upload_started", job_id)
             begun = asyncio.get_running_loop().time()
             own.stop.set()

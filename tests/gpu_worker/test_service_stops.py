@@ -43,8 +43,7 @@ async def test_the_next_job_starts_when_the_whole_group_of_the_old_one_is_gone(
         for model in ("echo", "noop"):
             own.serve(model, STUBBORN)
         limit = {"timeout_ms": 400, "max_attempts": 1} if ended_by == "timeout" else {}
-        old = await own.stage.admit("echo", notes=str(notes), pids=str(pids), **limit)
-        await own.stage.offer(old, own.worker_id)
+        old = await own.give("echo", notes=str(notes), pids=str(pids), **limit)
         await own.stage.saw("job.progress", old)
         new = await own.stage.admit(following, look=str(pids))
         assert await own.stage.offer(new, own.worker_id) is Word.APPLIED
