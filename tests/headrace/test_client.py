@@ -1,11 +1,13 @@
 """The HTTP client against a scripted server: what it repeats, what it never repeats, how it watches."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 from aiohttp import web
 
 from headrace.client import Client, JsonObject, Problem, Unreachable
+from tests.headrace.scripted import scripted
 
 Script = list[web.Response]
 Serve = Callable[[Script], Awaitable[tuple[Client, list[web.Request]]]]
@@ -14,31 +16,21 @@ Serve = Callable[[Script], Awaitable[tuple[Client, list[web.Request]]]]
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
     """Start a server that gives the scripted answers one by one, the last one again and again."""
-    opened: list[web.AppRunner | Client] = []
+    async with AsyncExitStack() as stack:
 
-    async def start(script: Script) -> tuple[Client, list[web.Request]]:
-        seen: list[web.Request] = []
+        async def start(script: Script) -> tuple[Client, list[web.Request]]:
+            seen: list[web.Request] = []
 
-        async def answer(request: web.Request) -> web.Response:
-            await request.read()
-            seen.append(request)
-            scripted = script.pop(0) if len(script) > 1 else script[0]
-            headers = {name: value for name, value in scripted.headers.items() if name != "Content-Type"}
-            return web.Response(status=scripted.status, text=scripted.text, headers=headers)
+            async def answer(request: web.Request) -> web.Response:
+                await request.read()
+                seen.append(request)
+                said = script.pop(0) if len(script) > 1 else script[0]
+                headers = {name: value for name, value in said.headers.items() if name != "Content-Type"}
+                return web.Response(status=said.status, text=said.text, headers=headers)
 
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        client = Client(f"http://127.0.0.1:{runner.addresses[0][1]}", "sk_test")
-        await client.__aenter__()
-        opened.extend([client, runner])
-        return client, seen
+            return await stack.enter_async_context(scripted(answer)), seen
 
-    yield start
-    for one in opened:
-        await (one.__aexit__(None, None, None) if isinstance(one, Client) else one.cleanup())
+        yield start
 
 
 def problem(status: int, code: str, **headers: str) -> web.Response:

@@ -1,6 +1,7 @@
 """Following events: each once, across connections that break off and a server that restarts."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 from aiohttp import web
@@ -8,6 +9,7 @@ from aiohttp import web
 from headrace import event_stream
 from headrace.client import Client, Problem, Unreachable
 from headrace.event_stream import follow_events
+from tests.headrace.scripted import scripted
 
 Serve = Callable[[list[bytes | int]], Awaitable[tuple[Client, list[str | None]]]]
 
@@ -16,31 +18,21 @@ Serve = Callable[[list[bytes | int]], Awaitable[tuple[Client, list[str | None]]]
 async def serve(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Serve]:
     """Start a server that answers with these streams one by one (a number: that status), the last again and again."""
     monkeypatch.setattr(event_stream, "FIRST_PAUSE_S", 0.001)
-    opened: list[web.AppRunner | Client] = []
+    async with AsyncExitStack() as stack:
 
-    async def start(script: list[bytes | int]) -> tuple[Client, list[str | None]]:
-        seen: list[str | None] = []
+        async def start(script: list[bytes | int]) -> tuple[Client, list[str | None]]:
+            seen: list[str | None] = []
 
-        async def answer(request: web.Request) -> web.Response:
-            seen.append(request.headers.get("Last-Event-ID"))
-            said = script.pop(0) if len(script) > 1 else script[0]
-            if isinstance(said, int):
-                return web.json_response({"code": "x"}, status=said) if said != 204 else web.Response(status=204)
-            return web.Response(body=said, content_type="text/event-stream")
+            async def answer(request: web.Request) -> web.Response:
+                seen.append(request.headers.get("Last-Event-ID"))
+                said = script.pop(0) if len(script) > 1 else script[0]
+                if isinstance(said, int):
+                    return web.json_response({"code": "x"}, status=said) if said != 204 else web.Response(status=204)
+                return web.Response(body=said, content_type="text/event-stream")
 
-        app = web.Application()
-        app.router.add_get("/logs", answer)
-        runner = web.AppRunner(app)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        client = Client(f"http://127.0.0.1:{runner.addresses[0][1]}", "sk_test")
-        await client.__aenter__()
-        opened.extend([client, runner])
-        return client, seen
+            return await stack.enter_async_context(scripted(answer)), seen
 
-    yield start
-    for one in opened:
-        await (one.__aexit__(None, None, None) if isinstance(one, Client) else one.cleanup())
+        yield start
 
 
 def log(place: str, text: str) -> bytes:
