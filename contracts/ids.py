@@ -39,11 +39,15 @@ def encode_base32(value: int, length: int) -> str:
     >>> encode_base32(33, 3)
     '011'
     """
-    characters = []
-    for _ in range(length):
-        characters.append(ALPHABET[value & 31])
-        value >>= 5
-    return "".join(reversed(characters))
+    pairs = []
+    for _ in range(0, length, 2):
+        pairs.append(_PAIRS[value & 1023])
+        value >>= 10
+    pairs.reverse()
+    return "".join(pairs)[-length:]
+
+
+_PAIRS = tuple(first + second for first in ALPHABET for second in ALPHABET)
 
 
 def mint_job_id(real_ms: int, random_bits: int, pool_code: str) -> JobId:

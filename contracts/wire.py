@@ -6,8 +6,7 @@ Fields of an entry: `t` type (with `/2` and so on from version 2), `j` subject (
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from pydantic import ValidationError
@@ -20,8 +19,7 @@ Data = dict[str, object]
 UPCASTERS: dict[tuple[str, int], Callable[[Data], Data]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One entry of a log. `position` is the stream id; `data` is JSON as it was written."""
 
     position: str
@@ -72,32 +70,18 @@ def wire_type(event: Event) -> str:
     return event.TYPE if event.VERSION == 1 else f"{event.TYPE}/{event.VERSION}"
 
 
-# The fields of an entry, as a caller may hold them: texts, or bytes as the store returns them.
-_NAMES = ("t", "j", "d", "n", "f", "p", "h")
-_RAW_NAMES = tuple(name.encode() for name in _NAMES)
-
-
 def decode(position: str, fields: Mapping[str, str] | Mapping[bytes, bytes]) -> Entry:
-    """Read one stream entry. Raises Corrupt when a field is missing or not of its kind."""
-    raw: Mapping[Any, str | bytes] = fields
-    kind, subject, data, sequence, fence, previous, hooked = _RAW_NAMES if b"t" in raw else _NAMES
+    """Read one stream entry, bytes as the store returns them or texts. Raises Corrupt when a field is missing or bad."""
     try:
-        event_type, _, version = _text(raw[kind]).partition("/")
-        content = raw[data]
+        raw: Mapping[Any, Any] = fields if b"t" in fields else {_raw(name): _raw(text) for name, text in fields.items()}
+        event_type, _, version = raw[b"t"].decode().partition("/")
         return Entry(
-            position=position,
-            type=event_type,
-            version=int(version or 1),
-            subject=_text(raw[subject]),
-            data=content if isinstance(content, bytes) else content.encode(),
-            sequence=int(raw.get(sequence, 0)),
-            fence=int(raw.get(fence, 0)),
-            previous=_text(raw.get(previous, "")),
-            hooked=hooked in raw,
-        )
-    except (KeyError, ValueError, UnicodeDecodeError) as error:
+            position, event_type, raw[b"j"].decode(), raw[b"d"], int(version or 1), int(raw.get(b"n", 0)),
+            int(raw.get(b"f", 0)), raw.get(b"p", b"").decode(), b"h" in raw,
+        )  # fmt: skip
+    except (KeyError, ValueError) as error:  # UnicodeDecodeError among them
         raise Corrupt(position, f"the entry cannot be read: {error!r}") from error
 
 
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+def _raw(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value

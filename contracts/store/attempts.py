@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -11,8 +12,7 @@ from contracts.store.batcher import Batcher
 from contracts.store.write import JobGuard, KeyRing, WorkEntry, Write, encode, off_deck
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(NamedTuple):
     """An offer as it lies on a worker's deck. `fence` and `attempt` are the job's while the offer stands."""
 
     job_id: str
@@ -32,7 +32,7 @@ class Offer:
 
     def to_data(self) -> dict[str, object]:
         """Return the JSON of the work entry."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return self._asdict()
 
 
 def read_offer(data: bytes) -> Offer:
@@ -41,8 +41,13 @@ def read_offer(data: bytes) -> Offer:
     Raises ValueError, KeyError or TypeError for what is no offer.
     """
     raw = orjson.loads(data)
-    known = {name: raw[name] for name in raw if name in Offer.__slots__}
-    return Offer(**{**known, "webhook_events": tuple(known["webhook_events"])})
+    raw["webhook_events"] = tuple(raw["webhook_events"])
+    for unknown in raw.keys() - _OFFER_FIELDS:
+        del raw[unknown]
+    return Offer(**raw)
+
+
+_OFFER_FIELDS = frozenset(Offer._fields)
 
 
 @dataclass(slots=True)

@@ -107,6 +107,9 @@ class _Wire(asyncio.Protocol):
         self._replies: list[object] = []
         self._wanted = 0
         self._answered: asyncio.Future[None] | None = None
+        self._loop = asyncio.get_running_loop()
+        self._due_s = 0.0  # loop time at which the exchange under way is given up
+        self._timer: asyncio.TimerHandle | None = None  # set before `_due_s`, and seldom: a timer a call costs too much
         self._transport.set_protocol(self)
 
     @property
@@ -116,21 +119,21 @@ class _Wire(asyncio.Protocol):
 
     async def ask(self, commands: Sequence[Command], limit_s: float) -> list[object]:
         """Carry out one exchange; after any exception the wire must be closed."""
-        loop = asyncio.get_running_loop()
         self._replies, self._wanted = [], len(commands)
-        self._answered = loop.create_future()
-        timer = loop.call_later(limit_s, self._give_up)
+        self._answered = self._loop.create_future()
+        self._set_timer(self._loop.time() + limit_s)
         try:
             self._transport.write(b"".join([hiredis.pack_command(tuple(command)) for command in commands]))
             await self._answered
             replies, self._replies = self._replies, []
             return replies
         finally:
-            timer.cancel()
             self._answered, self._wanted = None, 0
 
     async def close(self) -> None:
         """Close at once: what was not sent yet must not be sent."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._transport.abort()
         await self._link.disconnect(nowait=True)
 
@@ -153,8 +156,23 @@ class _Wire(asyncio.Protocol):
         """Tell who waits."""
         self._fail(ConnectionError(f"the connection was lost: {error or 'closed by the server'}"))
 
-    def _give_up(self) -> None:
-        self._fail(TimeoutError("no reply in time"))
+    def _set_timer(self, due_s: float) -> None:
+        if self._timer is not None and due_s < self._due_s:
+            self._timer.cancel()
+            self._timer = None
+        self._due_s = due_s
+        if self._timer is None:
+            self._timer = self._loop.call_at(due_s, self._look)
+
+    def _look(self) -> None:
+        """Give up what is overdue; what began after the timer was set has time left."""
+        self._timer = None
+        if self._answered is None:
+            return
+        if self._loop.time() < self._due_s:
+            self._timer = self._loop.call_at(self._due_s, self._look)
+        else:
+            self._fail(TimeoutError("no reply in time"))
 
     def _fail(self, error: Exception) -> None:
         self._transport.abort()

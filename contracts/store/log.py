@@ -8,7 +8,7 @@ An entry that cannot be read is returned as `Poison`, never dropped in silence.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.exceptions import ResponseError
 
@@ -28,8 +28,7 @@ class Poison:
     deleted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """One raw message of a stream: position and fields, None when it was deleted before it was handled."""
 
     position: str
@@ -39,7 +38,7 @@ class Message:
         """Read the message as an entry of a log."""
         if self.fields is None:
             return Poison(self.position, "trimmed before it was handled", deleted=True)
-        return _read(self.position.encode(), self.fields)
+        return _read(self.position, self.fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,11 +161,11 @@ async def pause(failures: int, stop: asyncio.Event, chance: float) -> None:
         return
 
 
-def _read(position: bytes, fields: Any) -> Entry | Poison:
+def _read(position: str, fields: Any) -> Entry | Poison:
     try:
-        return decode(position.decode(), fields)
+        return decode(position, fields)
     except Corrupt as error:
-        return Poison(position.decode(), error.reason)
+        return Poison(position, error.reason)
 
 
 def _blocking(block_ms: int | None) -> tuple[str, int] | tuple[()]:

@@ -1,14 +1,14 @@
 """Replies of the function library as values."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
 from contracts.store.words import Word
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A word, the position of the last event written (or of the job, when refused) and the job's sequence."""
 
     word: Word
@@ -37,8 +37,7 @@ class Admission:
     same_as: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """Reply of a start; `body` holds the lines of the job's body when APPLIED."""
 
     word: Word
@@ -47,8 +46,7 @@ class Started:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What became of one decision; `refused_by` says whose guard forbade it, `job` or `worker`."""
 
     word: Word

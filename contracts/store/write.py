@@ -6,7 +6,8 @@ that were passed in. The Lua side of this is `lua/_prelude.lua`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import count
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -16,8 +17,7 @@ from contracts.store import keys
 from contracts.wire import wire_type
 
 
-@dataclass(frozen=True, slots=True)
-class JobGuard:
+class JobGuard(NamedTuple):
     """What must hold of the job; None means not looked at."""
 
     states: tuple[str, ...] | None = None
@@ -30,15 +30,14 @@ class JobGuard:
 
     def encode(self) -> dict[str, object]:
         """Return the `g` of the prelude."""
-        fields: dict[str, object] = {
-            "s": self.states, "n": self.sequence, "f": self.fence, "r": self.run, "o": self.offer_id,
-            "w": self.worker_id, "c": 1 if self.not_cancelled else None,
-        }  # fmt: skip
-        return {name: value for name, value in fields.items() if value is not None}
+        fields = zip(_GUARDS, self, strict=True)
+        return {name: value for name, value in fields if value is not None and value is not False}
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerGuard:
+_GUARDS = ("s", "n", "f", "r", "o", "w", "c")  # of the prelude, in the order of the fields
+
+
+class WorkerGuard(NamedTuple):
     """What must hold of a worker."""
 
     worker_id: str
@@ -48,8 +47,7 @@ class WorkerGuard:
     heartbeat: int | None = None  # the counter is still this, or the worker is gone
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerFields:
+class WorkerFields(NamedTuple):
     """Fields of a worker's hash to set; an empty value removes the field. Decks: `on_deck` and `off_deck`."""
 
     worker_id: str
@@ -67,8 +65,7 @@ def off_deck(worker_id: str, slot: int, job_id: str, offer_id: str) -> WorkerFie
     return WorkerFields(worker_id, {f"d{slot}": f"-{job_id} {offer_id}"})
 
 
-@dataclass(frozen=True, slots=True)
-class WorkEntry:
+class WorkEntry(NamedTuple):
     """A message in a worker's work stream: offer, withdraw, cancel."""
 
     worker_id: str
@@ -76,8 +73,7 @@ class WorkEntry:
     data: Mapping[str, object]
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """One decision, all or nothing. Without `of_job` its events belong to no job (workers, policy)."""
 
     subject: str
@@ -105,8 +101,7 @@ class KeyRing:
     _places: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for place, key in enumerate(self.keys, 1):
-            self._places.setdefault(key, place)
+        self._places = dict(zip(self.keys, count(1), strict=False))
 
     def index(self, key: str) -> int:
         """Return the place of `key`, adding it when it is new."""

@@ -8,7 +8,7 @@ import asyncio
 import os
 import random
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -122,7 +122,7 @@ async def _judge(desk: Desk, running: Running, outcome: Outcome) -> tuple[Outcom
 
 
 def _spoilt(outcome: Outcome, code: str, message: str, retryable: bool) -> Outcome:
-    return replace(outcome, verdict=Verdict.FAILED, code=code, message=message, retryable=retryable)
+    return outcome._replace(verdict=Verdict.FAILED, code=code, message=message, retryable=retryable)
 
 
 async def _write(running: Running, events: tuple[ev.Event, ...], ending: Ending) -> Word:
@@ -241,7 +241,7 @@ def is_empty(folder: Path) -> bool:
     """Tell whether it is a directory with nothing in it, and not what author code put in its place."""
     try:
         with os.scandir(folder) as entries:
-            return not folder.is_symlink() and next(entries, None) is None
+            return not os.path.islink(folder) and next(entries, None) is None
     except OSError:
         return False
 

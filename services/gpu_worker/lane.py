@@ -11,7 +11,7 @@ every moment.
 import asyncio
 import itertools
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -290,6 +290,6 @@ class Lane:
             self._shop.cancels.discard(running.key)
             if over is not None:
                 await over.wait()
-                outcome = replace(outcome, log_bytes=max(1, outcome.log_bytes))  # others may have printed since
+                outcome = outcome._replace(log_bytes=max(1, outcome.log_bytes))  # others may have printed since
             if await tidy(self._shop.desk, running, outcome):
                 self._folders.append(running.scratch)

@@ -6,7 +6,6 @@ outcome when `one` or `batch` returns; who ends before the pass does leaves at o
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import structlog
@@ -37,7 +36,7 @@ class Performer:
         try:
             outcome = await self._slot.run(attempt, running)
             if attempt.alone and outcome.code == OUT_OF_MEMORY:
-                return replace(outcome, denied=not await self._slot.gave_all())
+                return outcome._replace(denied=not await self._slot.gave_all())
             return outcome
         except SlotQuarantined:
             return Outcome(Verdict.HANDED_BACK)

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ class Running:
             inputs={"prompt": asked["prompt"], **(self._brought or asked.get("input", {}))},
             budget_bytes=budget_of(self.right.offer, spec),
             scratch=self.scratch,
-            log_path=log_path(self.scratch),
+            log_path=self.log_path,
             limits=Limits(self.right.offer.timeout_ms / 1000, spec.silence_s),
             alone=self.right.offer.alone,
         )
@@ -175,6 +176,7 @@ def budget_of(offer: Offer, spec: ModelSpec) -> int:
     return 0 if offer.alone else offer.bytes or spec.vram_bytes
 
 
+@lru_cache(maxsize=256)  # directories are used again, and making a path costs more than it seems
 def log_path(scratch: Path) -> Path:
     """Return where the log of the attempt with this scratch directory is written: beside it, out of its reach."""
     return scratch.with_name(scratch.name + ".log")

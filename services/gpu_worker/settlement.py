@@ -176,4 +176,4 @@ def _error_line(code: str, message: str, attempt: int) -> bytes:
 
 def handed_back(outcome: Outcome | None = None) -> Outcome:
     """Return the outcome of an attempt that is given back before author code ran."""
-    return replace(outcome or Outcome(Verdict.HANDED_BACK), verdict=Verdict.HANDED_BACK)
+    return (outcome or Outcome(Verdict.HANDED_BACK))._replace(verdict=Verdict.HANDED_BACK)

@@ -1,7 +1,5 @@
 """What ingest does to the store, also late, twice or with old knowledge, beside what the model says of it."""
 
-from dataclasses import replace
-
 from contracts import events as ev
 from contracts.store import Word
 from contracts.store.jobs import Limits
@@ -56,7 +54,7 @@ class Ingest:
             return
         write_id = self._write_id(job.id, chance.j)
         known, sequence = write_id in job.writes, job.sequence - chance.stale
-        write = replace(self._cancel(job) if job.open else self._retry(job), guard=JobGuard(sequence=sequence))
+        write = (self._cancel(job) if job.open else self._retry(job))._replace(guard=JobGuard(sequence=sequence))
 
         reply = self.both.call(chance.lost, lambda: self.both.store.jobs.append(POOL, write, write_id))
 

@@ -14,7 +14,7 @@ import structlog
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
 from services.gpu_worker.residency.children import Children
-from services.gpu_worker.residency.ledger import Holding, Ledger, Load, Stage, TooLarge, Use, Wait, Want
+from services.gpu_worker.residency.ledger import Holding, Ledger, Load, Stage, TooLarge, Use, Wait, Want, is_same
 from services.gpu_worker.slots.attempt import Bounds
 from services.gpu_worker.slots.resident import Environment, Resident
 
@@ -279,7 +279,7 @@ class DeviceMemory:
             wishes.remove(want)
 
     def _has(self, model: ModelSpec) -> bool:
-        return any(each.model == model and each.stage not in _GONE for each in self.children.holdings)
+        return any(is_same(each.model, model) and each.stage not in _GONE for each in self.children.holdings)
 
     def _is_wanted(self, holding: Holding) -> bool:
         wanted = (want.model for wants in (self._asked, *self._wishes.values()) for want in wants)

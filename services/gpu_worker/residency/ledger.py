@@ -125,7 +125,9 @@ class Ledger:
     @property
     def room_bytes(self) -> int:
         """What one job may have if everything that is not pinned leaves."""
-        fixed_bytes = sum(self.pinned_bytes.values()) + self._bytes_in(Stage.STUCK)
+        fixed_bytes = 0
+        if any(each.pinned or each.stage is Stage.STUCK for each in self.holdings.values()):
+            fixed_bytes = sum(self.pinned_bytes.values()) + self._bytes_in(Stage.STUCK)
         return max(0, self.limit_bytes - fixed_bytes)
 
     @property

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from services.gpu_worker.residency.ledger import Want
 from services.gpu_worker.slots import watchdog
@@ -87,7 +86,7 @@ class Pass:
         if self.in_batch or (len(self.members) > 1 and self.begun_s is None):
             outcome = of_member(outcome, last)
         log_bytes = resident.process.log.written_bytes if resident else 0
-        member.outcome.set_result(replace(outcome, peak_bytes=self.measured.peak_bytes, log_bytes=log_bytes))
+        member.outcome.set_result(outcome._replace(peak_bytes=self.measured.peak_bytes, log_bytes=log_bytes))
 
     def resolve_open(self) -> None:
         """Give an outcome to the members that had no end frame of their own."""

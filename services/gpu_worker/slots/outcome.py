@@ -7,9 +7,8 @@ attempt's.
 
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from services.gpu_worker.slots.frames import Cancelled, Done, End, Failed, LoadFailed, Memory
 
@@ -43,8 +42,7 @@ class Verdict(StrEnum):
     FENCED = "fenced"  # write nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What the supervisor settles."""
 
     verdict: Verdict

@@ -145,7 +145,9 @@ class Slot:
     def expect(self, comes: Sequence[Want]) -> None:
         """Note what is to run next, in order."""
         most_bytes = self.memory.ledger.room_bytes
-        self.memory.expect(self, [replace(want, bytes=min(want.bytes, most_bytes)) for want in comes])
+        self.memory.expect(
+            self, [want if want.bytes <= most_bytes else replace(want, bytes=most_bytes) for want in comes]
+        )
 
     async def gave_all(self) -> bool:
         """Tell whether the last pass had the device for itself, and the device has what it is said to have."""

@@ -125,7 +125,8 @@ class Submissions:
         capacity = self._context.capacity
         needed = predict_vram(model, data.input, capacity.fleet(pool, model.reference))
         await capacity.check(pool, needed.least_bytes)
-        return replace(needed, bytes=capacity.room_for(pool, needed))
+        room_bytes = capacity.room_for(pool, needed)
+        return needed if room_bytes == needed.bytes else replace(needed, bytes=room_bytes)
 
     def _model(self, data: GenerationJobData) -> ModelSpec:
         """Return the model that is asked for, and may be in this way. Raises Problem."""
