@@ -9,7 +9,7 @@ from functools import partial
 from benchmarks.payload import payload
 from contracts import events as ev
 from contracts import ids
-from contracts.store import Store
+from contracts.store import Store, Word
 from contracts.store.attempts import Attempt, Offer
 from contracts.store.jobs import Limits
 from contracts.store.leadership import build_turn
@@ -80,6 +80,18 @@ class Script:
             worker_id=self.worker_id, offer_id=attempt.offer.offer_id, slot=0, device="cpu-h-0-0", attempt=1
         )
         return await self.store.attempts.start(attempt, event)
+
+    async def hand_over(self, number: int) -> None:
+        """End the device part of a job and start the next one."""
+        ending, starting = self.attempts[number], self.attempts[number + 1]
+        event = ev.JobStarted(
+            worker_id=self.worker_id, offer_id=starting.offer.offer_id, slot=0, device="cpu-h-0-0", attempt=1
+        )
+        released, started = await self.store.attempts.release_and_start(
+            ending, ev.JobDeviceReleased(gpu_ms=20), starting, event
+        )
+        assert released.applied
+        assert started.word is Word.APPLIED
 
     async def settle(self, number: int) -> object:
         """Device released and completed, in one call."""
