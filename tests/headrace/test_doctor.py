@@ -1,6 +1,5 @@
 """`headrace doctor` names what would lose jobs."""
 
-import json
 import os
 import subprocess
 import sys
@@ -13,17 +12,18 @@ import redis
 from contracts.settings import Settings
 from headrace.doctor import STORE_STOP_S, _check_files, judge_clock, judge_disk, judge_persistence, judge_version
 from headrace.store_server import ensure, release
+from tests.headrace.up_process import plain_environment
+from tests.headrace.warm import warm
 from tests.servers import Server
 
 Rows = dict[str, dict[str, str]]
 
 
 def run_doctor(data_dir: Path, **settings: str) -> tuple[int, Rows]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")} | settings
-    command = [sys.executable, "-m", "headrace", "doctor", "--data-dir", str(data_dir), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environ, timeout=100)
-    assert done.stdout, done.stderr
-    return done.returncode, {row["check"]: row for row in json.loads(done.stdout)["data"]}
+    words = ("doctor", "--data-dir", str(data_dir), "-o", "json")
+    done = warm.run(words, data_dir.parent, plain_environment(**settings))
+    assert done.out, done.err
+    return done.exit_code, {row["check"]: row for row in done.json["data"]}
 
 
 def test_a_fresh_machine_is_well_and_stays_untouched(tmp_path: Path) -> None:
