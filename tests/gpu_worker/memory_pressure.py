@@ -1,11 +1,12 @@
 """Authors and devices that run out of memory, really: the kernel refuses what is beyond a child's limit."""
 
-from collections.abc import Callable
-
 import pytest
 
+from services.gpu_worker.residency import self_test
+from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.slots import quarantine
 from services.gpu_worker.slots.resident import Resident
+from tests.gpu_worker.rig import eventually
 
 MIB = 1 << 20
 TAKES = '''
@@ -36,20 +37,41 @@ def run(model, inputs, job):
         held.append(take(mib, inputs.get("library", model)))
     return {"pid": os.getpid()}
 '''
-Crowd = Callable[[str, int | None], None]
+
+
+class Crowd:
+    """Call it to leave a device only so many MiB, or None for all it has. `tests`: how often a device was tested."""
+
+    def __init__(self) -> None:
+        self.left_mib: dict[str, int | None] = {}
+        self.tests = 0
+
+    def __call__(self, device: str, mib: int | None) -> None:
+        self.left_mib[device] = mib
+
+    async def tests_go_on(self, count: int = 2) -> None:
+        """Wait until the device was tested so many times more."""
+        enough = self.tests + count
+        await eventually(lambda: self.tests >= enough, f"{count} more tests of the device")
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch) -> Crowd:
     """Let a device have only so many MiB, whatever its supervisor believes: the rest is a foreign process's."""
-    left_mib: dict[str, int | None] = {}
-    confine = Resident.confine
+    found = Crowd()
+    confine, passes = Resident.confine, self_test.passes
 
     def confined(self: Resident, slice_bytes: int) -> None:
         confine(self, slice_bytes)
-        left = left_mib.get(self.device.name)
+        left = found.left_mib.get(self.device.name)
         if left is not None:
             self.process.memory.limit(min(slice_bytes, left * MIB))
 
+    async def counted(memory: DeviceMemory) -> bool:
+        passed = await passes(memory)
+        found.tests += 1
+        return passed
+
     monkeypatch.setattr(Resident, "confine", confined)
+    monkeypatch.setattr(self_test, "passes", counted)
     monkeypatch.setattr(quarantine, "FIRST_PAUSE_S", 0.05)
-    return left_mib.__setitem__
+    return found

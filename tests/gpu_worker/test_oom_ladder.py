@@ -162,7 +162,7 @@ async def test_with_nowhere_else_to_go_jobs_wait_for_the_device_to_be_whole_agai
     async with fleet(store, store_url, tmp_path, "sim:128MiB", ["h1"]) as pool:
         jobs = [await pool.take(50) for _ in range(20)]
         await pool.saw_slots("h1", 0)
-        await asyncio.sleep(0.5)  # many tests of the device later
+        await crowded.tests_go_on()
         assert [state.status for state in await asyncio.gather(*map(pool.state, jobs))].count(JobStatus.QUEUED) == 20
 
         crowded("sim-h1-0-0", None)

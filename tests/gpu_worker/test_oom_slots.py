@@ -123,7 +123,7 @@ async def test_three_in_a_row_take_the_slot_out_of_service_until_its_device_has_
             assert (await run(own, spec, mib=[80])).code == "out_of_memory"
         assert own.slot.quarantined
         assert (own.slot.state, own.slot.waits_for) == ("quarantined", "out of memory 3 times in a row")
-        await asyncio.sleep(0.3)  # several tests later
+        await crowded.tests_go_on()
         assert own.slot.quarantined
         assert own.memory.models == ()
 

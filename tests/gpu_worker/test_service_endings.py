@@ -135,13 +135,17 @@ async def test_a_job_that_does_not_listen_is_killed(store: Store, tmp_path: Path
 
 async def test_a_cancel_while_the_model_loads_ends_the_job_unrun(store: Store, tmp_path: Path) -> None:
     """Field case 53: cancelled between the accepted start and the handler: author code of the job never runs."""
-    author = "import time\ndef load(device, prepared):\n    time.sleep(0.4)\n"
+    loaded = f"os.path.exists({str(tmp_path / 'loaded')!r})"
+    author = f"import os, time\ndef load(device, prepared):\n    while not {loaded}:\n        time.sleep(0.01)\n"
     author += f"def run(model, inputs, job):\n    open({str(tmp_path / 'ran')!r}, 'w')\n"
     async with staff(store, tmp_path) as own:
         own.serve("echo", author)
         job_id = await own.give("echo")
         await own.stage.saw("job.started", job_id)
         await own.stage.cancel(job_id)
+        run = own.lanes[0].slot._run
+        await eventually(lambda: run is not None and run.ladder is not None, "the worker has heard of it")
+        (tmp_path / "loaded").touch()
         await own.stage.saw("job.cancelled", job_id)
         assert not (tmp_path / "ran").exists()
 
