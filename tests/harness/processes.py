@@ -7,7 +7,7 @@ files names it. Author helpers that lost their parent are found the same way. Li
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,10 +37,13 @@ class Process:
             os.kill(self.pid, number)
 
 
-def processes_of(folder: Path) -> list[Process]:
-    """Return the living processes that belong to the folder, this one excepted; zombies do not live."""
-    needle = os.fsencode(folder)
-    return [process for process in _all() if process.pid != os.getpid() and _names(process.pid, needle)]
+def processes_of(folder: Path, wanted: Callable[[Process], bool] = lambda _: True) -> list[Process]:
+    """Return the living processes that belong to the folder, this one excepted; zombies do not live.
+
+    `wanted` is asked first: to look at all files that all processes have open takes a while.
+    """
+    found = (process for process in _all() if process.pid != os.getpid() and wanted(process))
+    return [process for process in found if _names(process, os.fsencode(folder))]
 
 
 def end_all(folder: Path) -> list[Process]:
@@ -56,22 +59,29 @@ def _all() -> Iterator[Process]:
         if not entry.isdigit():
             continue
         with contextlib.suppress(OSError):  # it ended while we looked
-            command = Path(f"/proc/{entry}/cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ")
-            state, parent = Path(f"/proc/{entry}/stat").read_text().rpartition(") ")[2].split(" ")[:2]
-            if state not in "ZX":
-                yield Process(int(entry), int(parent), os.fsdecode(command))
+            command = _read(entry, "cmdline").rstrip(b"\0").replace(b"\0", b" ")
+            if command:  # threads of the kernel have none, nor has what is dead
+                state, parent = _read(entry, "stat").rpartition(b") ")[2].split(b" ", 2)[:2]
+                if state not in b"ZX":
+                    yield Process(int(entry), int(parent), os.fsdecode(command))
 
 
-def _names(pid: int, needle: bytes) -> bool:
+def _names(process: Process, needle: bytes) -> bool:
+    pid = process.pid
     with contextlib.suppress(OSError):
-        if any(needle in Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ")):
+        if needle in os.fsencode(process.command) or needle in _read(str(pid), "environ"):
             return True
         links = [f"/proc/{pid}/cwd", *(f"/proc/{pid}/fd/{fd}" for fd in os.listdir(f"/proc/{pid}/fd"))]
         return any(needle in _target(link) for link in links)
     return False
 
 
+def _read(pid: str, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb", buffering=0) as file:  # waits look a hundred times a second
+        return file.readall()
+
+
 def _target(link: str) -> bytes:
     with contextlib.suppress(OSError):
-        return os.readlink(os.fsencode(link))
+        return os.fsencode(os.readlink(link))
     return b""

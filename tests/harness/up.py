@@ -120,19 +120,14 @@ class Up:
 
     def processes(self, service: str | None = None) -> list[Process]:
         """Processes of the stack that run a service now, in the order of their pids; None: of any."""
-        return sorted(
-            (
-                process
-                for process in processes_of(self.folder)
-                if process.service and service in (process.service, None)
-            ),
-            key=lambda process: process.pid,
+        found = processes_of(
+            self.folder, lambda process: process.service is not None and service in (process.service, None)
         )
+        return sorted(found, key=lambda process: process.pid)
 
     def children(self, supervisor: int | None = None) -> list[Process]:
         """Processes that run author code, of one supervisor or of all."""
-        found = (process for process in processes_of(self.folder) if process.is_child)
-        return [process for process in found if supervisor in (process.parent, None)]
+        return processes_of(self.folder, lambda process: process.is_child and supervisor in (process.parent, None))
 
     def signal(self, service: str, number: int) -> list[int]:
         """Send a signal to all processes of a service that run now; returns their pids."""

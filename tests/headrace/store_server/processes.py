@@ -1,5 +1,6 @@
 """Real processes for the tests of the embedded store: users that hold it, and looks at what is left."""
 
+import contextlib
 import json
 import os
 import select
@@ -7,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 PATIENCE_S = 60.0
+PROC = Path("/proc")
+IS_LINUX = (PROC / "self").exists()
 _USER = """
 import itertools, json, sys
 from pathlib import Path
@@ -57,9 +60,7 @@ def start_user(data_dir: Path, server: str | None) -> User:
 def supervisors(data_dir: Path) -> list[int]:
     """Pids of the supervisors of this directory's store."""
     home = str(data_dir.resolve() / "store")
-    listing = subprocess.run(["ps", "-axww", "-o", "pid=,args="], capture_output=True, text=True, check=True)
-    lines = [line.strip() for line in listing.stdout.splitlines()]
-    return [int(line.split()[0]) for line in lines if "supervisor.py" in line and f" {home} " in line]
+    return [pid for pid, command in _commands() if "supervisor.py" in command and f" {home} " in command]
 
 
 def wait_for(fact: Callable[[], bool], what: str) -> None:
@@ -85,6 +86,22 @@ def wait_gone(*pids: int) -> None:
     wait_for(lambda: not any(map(alive, pids)), f"the end of {pids}")
 
 
+def _commands() -> Iterator[tuple[int, str]]:
+    if not IS_LINUX:
+        listing = subprocess.run(["ps", "-axww", "-o", "pid=,args="], capture_output=True, text=True, check=True)
+        for line in listing.stdout.splitlines():
+            pid, _, command = line.strip().partition(" ")
+            yield int(pid), command
+        return
+    for folder in PROC.glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended while we looked
+            yield int(folder.name), os.fsdecode((folder / "cmdline").read_bytes().replace(b"\0", b" "))
+
+
 def _state(pid: int) -> str:
+    if IS_LINUX:  # asked a hundred times a second: no process for each
+        with contextlib.suppress(OSError):
+            return (PROC / str(pid) / "stat").read_text().rpartition(") ")[2][:1]
+        return "Z"
     listing = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return listing.stdout.strip()[:1]
