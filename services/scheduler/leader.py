@@ -205,7 +205,9 @@ class Leader:
 
     def _running(self) -> list[tuple[str, Attempt]]:
         state = self._state
-        jobs = ((worker_id, state.jobs[job_id]) for worker_id, held in state.on_worker.items() for job_id in held)
+        jobs = (
+            (worker_id, state.jobs[job_id]) for worker_id, held in state.seating.on_worker.items() for job_id in held
+        )
         return [(worker_id, (job.id, job.fence)) for worker_id, job in jobs if job.worker_id == worker_id]
 
     def _mint(self) -> str:

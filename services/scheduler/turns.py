@@ -104,13 +104,13 @@ def _observe(plan: _Plan, state: PoolState, seen: Observed) -> None:
         plan.decisions.append(decisions.observe(ev.ResourceExpired(resource=name, n=n)))
     plan.decisions += seen.mismatches
     _judge_budgets(plan, state, seen.now_ms)
-    for offer_id, (job_id, worker_id, slot, _) in sorted(state.stranded.items()):
+    for offer_id, (job_id, worker_id, slot, _) in sorted(state.seating.stranded.items()):
         plan.decisions.append(decisions.free_deck(job_id, offer_id, worker_id, slot))
     for worker in seen.lost_workers[:MOST_WORKERS]:
         _empty_worker(plan, state, worker.worker_id, worker.counter)
         plan.decisions.append(decisions.lose(worker))
     # what lies with a worker that left, though it had promised to hold nothing
-    for worker_id in sorted(worker_id for worker_id in state.on_worker if worker_id not in state.workers):
+    for worker_id in sorted(worker_id for worker_id in state.seating.on_worker if worker_id not in state.workers):
         _empty_worker(plan, state, worker_id, GONE_COUNTER)
     for lost in seen.lost_attempts:
         job = state.jobs.get(lost.job_id)
@@ -132,7 +132,7 @@ def _judge_budgets(plan: _Plan, state: PoolState, now_ms: int) -> None:
 
 
 def _empty_worker(plan: _Plan, state: PoolState, worker_id: str, counter: int) -> None:
-    for job in (state.jobs[job_id] for job_id in sorted(state.on_worker.get(worker_id, ()))):
+    for job in (state.jobs[job_id] for job_id in sorted(state.seating.on_worker.get(worker_id, ()))):
         if job.worker_id == worker_id and plan.claim(job):
             plan.decisions.append(decisions.reclaim(job, worker_id, counter))
         for offer in [offer for offer in job.offers.values() if offer.worker_id == worker_id]:

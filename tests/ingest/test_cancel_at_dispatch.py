@@ -90,7 +90,7 @@ async def test_rooms_and_charges_never_leak_when_cancel_and_dispatch_meet(api: A
                 await log.read(block_ms=500)
 
         state = leader.state
-        await until(lambda: not any(state.on_worker.values()))
+        await until(lambda: not any(state.seating.on_worker.values()))
         assert state.policy.ledger.charges == {}
         slots = [slot for found in state.workers.values() for slot in found.slots.values()]
         assert [(slot.running, slot.deck) for slot in slots] == [(None, None)] * SLOTS

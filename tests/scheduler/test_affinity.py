@@ -222,7 +222,7 @@ def test_a_device_drains_for_a_large_job_and_others_go_on_beside_it_only_inside_
         world.turns()
         for job_id in world.on_decks():
             offer = world.offer_of(job_id)
-            slot = world.state.slot(offer.worker_id, offer.slot)
+            slot = world.state.seating.slot(offer.worker_id, offer.slot)
             if slot is not None and slot.running is None:
                 world.start(job_id)
                 started.append(job_id)

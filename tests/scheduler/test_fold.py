@@ -176,7 +176,7 @@ def test_nothing_is_owed_when_all_jobs_have_ended(steps: list[tuple[str, int]]) 
                 world.write(job.id, ev.JobCancelled(how="queued"))
 
     assert world.on_decks() == []
-    assert world.state.on_worker == {}
+    assert world.state.seating.on_worker == {}
     assert all(slot.running is None for worker in world.state.workers.values() for slot in worker.slots.values())
     policy = dump_policy(world.state.policy)
     assert (policy["charges"], policy["tenants"], world.state.policy.waiting_count) == ({}, {}, 0)

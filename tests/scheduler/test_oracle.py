@@ -8,8 +8,8 @@ import pytest
 from contracts import events as ev
 from contracts.job import JobStatus
 from services.scheduler.fold import facts
-from services.scheduler.fold.books import class_of
 from services.scheduler.fold.choices import Choice
+from services.scheduler.fold.eligible import class_of
 from services.scheduler.fold.placement import places
 from services.scheduler.fold.snapshot import dump, load
 from tests.scheduler.oracle import Oracle
@@ -107,7 +107,7 @@ class History:
 
     def _start(self, job_id: str) -> None:
         offer = self.world.offer_of(job_id)
-        slot = self.world.state.slot(offer.worker_id, offer.slot)
+        slot = self.world.state.seating.slot(offer.worker_id, offer.slot)
         if slot is not None and {self._batch(other) for other in slot.running_jobs} <= {self._batch(job_id)}:
             self.world.start(job_id)
 
@@ -156,7 +156,7 @@ class History:
         late = [
             (job.id, class_of(job), until_ms)
             for until_ms, job in sorted(
-                ((at_ms, state.jobs[job_id]) for job_id, at_ms in state.holding.items()),
+                ((at_ms, state.jobs[job_id]) for job_id, at_ms in state.seating.holding.items()),
                 key=lambda pair: (pair[0], pair[1].id),
             )
             if until_ms <= now_ms and len(job.offers) == 1

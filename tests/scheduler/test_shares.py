@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts import events as ev
-from services.scheduler.fold.books import waiting_of
+from services.scheduler.fold.eligible import waiting_of
 from tests.scheduler.world import World
 
 LONGEST_MS = 5_000

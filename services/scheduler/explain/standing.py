@@ -8,7 +8,7 @@ from services.scheduler.explain.line import Work, own_before, total
 from services.scheduler.explain.moment import Moment
 from services.scheduler.explain.seats import Seat
 from services.scheduler.fold.accounts import NO_CAP, TIERS, Rule, Tenant
-from services.scheduler.fold.books import class_of
+from services.scheduler.fold.eligible import class_of
 from services.scheduler.fold.ledger import SCALE
 from services.scheduler.fold.lines import JobClass, key_of
 from services.scheduler.fold.records import Job

@@ -49,8 +49,8 @@ def _scheduled(books: Books, job: Job, event: ev.JobScheduled, now_ms: int) -> N
 
 
 def _queued(books: Books, job: Job, event: ev.JobQueued, now_ms: int) -> None:
-    books.leave_worker(job)
-    books.clear_decks(job)
+    books.seating.leave_worker(job)
+    books.seating.clear_decks(job)
     job.status, job.attempt, job.queued_ms, job.ending = JobStatus.QUEUED, event.attempt, now_ms, False
     job.not_before_ms = _refused(books, job, event, now_ms) if event.reason == "rate_limited" else None
     if event.alone:
@@ -76,7 +76,7 @@ def _refused(books: Books, job: Job, event: ev.JobQueued, now_ms: int) -> int | 
 
 def _assigned(books: Books, job: Job, event: ev.JobAssigned, now_ms: int) -> None:
     if not job.offers:
-        place = books.place(event.worker_id, event.slot)
+        place = books.seating.place(event.worker_id, event.slot)
         phase, anchor = event.phase or "", event.anchor or ""
         charged = Charged(job.id, job.tenant_id, job.user, event.est_ms, phase, anchor, place)
         books.charge(job, event.est_ms, now_ms, charged)
@@ -85,13 +85,13 @@ def _assigned(books: Books, job: Job, event: ev.JobAssigned, now_ms: int) -> Non
     job.held = job.held or event.hold_until_ms is not None
     given_bytes = 0 if event.alone else event.bytes  # all there is, however much that is by then
     offer = Offer(event.offer_id, event.worker_id, event.slot, given_bytes, event.est_ms, event.hold_until_ms)
-    books.put_on_deck(job, offer)
+    books.seating.put_on_deck(job, offer)
     books.refresh(job)
 
 
 def _unassigned(books: Books, job: Job, event: ev.JobUnassigned, now_ms: int) -> None:
     stood = event.offer_id in job.offers
-    books.take_off_deck(job, event.offer_id)
+    books.seating.take_off_deck(job, event.offer_id)
     worker = books.workers.get(event.worker_id)
     if event.reason not in _BY_LEADER and worker is not None and not worker.draining:
         job.declines += 1
@@ -103,17 +103,17 @@ def _unassigned(books: Books, job: Job, event: ev.JobUnassigned, now_ms: int) ->
 
 def _started(books: Books, job: Job, event: ev.JobStarted, now_ms: int) -> None:
     if not job.offers:  # never without an offer; a log that says so is still folded alike by everybody
-        est_ms, place = books.estimates.run_ms(job.model, job.bucket), books.place(event.worker_id, event.slot)
+        est_ms, place = books.estimates.run_ms(job.model, job.bucket), books.seating.place(event.worker_id, event.slot)
         books.charge(job, est_ms, now_ms, Charged(job.id, job.tenant_id, job.user, est_ms, "", "", place))
-    books.take_off_deck(job, event.offer_id)
+    books.seating.take_off_deck(job, event.offer_id)
     for offer in list(job.offers.values()):
-        books.strand(job, offer)
+        books.seating.strand(job, offer)
     job.tokens_until_ms = None
     job.status, job.attempt = JobStatus.IN_PROGRESS, event.attempt
     job.not_before_ms, job.start_by_at_ms, job.declines = None, None, 0
     job.load_ms, job.device_ms = 0, None
-    books.put_on_device(job, event.worker_id, event.slot, now_ms)
-    books.expect_resident(job, event.warm)
+    books.seating.put_on_device(job, event.worker_id, event.slot, now_ms)
+    books.seating.expect_resident(job, event.warm)
     books.refresh(job)
 
 
@@ -125,8 +125,8 @@ def _load_started(books: Books, job: Job, event: ev.ModelLoadStarted, now_ms: in
 def _load_completed(books: Books, job: Job, event: ev.ModelLoadCompleted, now_ms: int) -> None:
     job.runs_from_ms, job.load_ms = now_ms, event.ms // job.sharers  # a batch shares it, as it shares its run
     books.estimates.learn_load(job.model, event.ms)
-    books.note_loaded(job, event.evicted)
-    slot = books.slot(job.worker_id, job.slot)
+    books.seating.note_loaded(job, event.evicted)
+    slot = books.seating.slot(job.worker_id, job.slot)
     if slot is not None and slot.running == job.id:
         slot.est_ms = books.estimates.run_ms(job.model, job.bucket) * len(slot.running_jobs)
         slot.free_at_ms = now_ms + slot.est_ms
@@ -134,7 +134,7 @@ def _load_completed(books: Books, job: Job, event: ev.ModelLoadCompleted, now_ms
 
 
 def _device_released(books: Books, job: Job, event: ev.JobDeviceReleased, now_ms: int) -> None:
-    books.take_off_device(job)
+    books.seating.take_off_device(job)
     job.device_ms = event.gpu_ms
     books.recharge(job, event.gpu_ms, now_ms)  # settled by what becomes of the attempt
 
@@ -152,9 +152,9 @@ def _attempt_failed(books: Books, job: Job, event: ev.JobAttemptFailed, now_ms: 
     taken_ms = now_ms - job.started_ms if event.gpu_ms is None else event.gpu_ms
     books.settle(job, None if event.error.code in _FAULTS else taken_ms, now_ms)
     if event.error.exit_code is not None or event.error.signal is not None or event.error.code == "child_crashed":
-        books.note_gone(job)
+        books.seating.note_gone(job)
     job.alone = job.alone or event.alone or False
-    books.leave_worker(job)
+    books.seating.leave_worker(job)
     job.status, job.queued_ms, job.ending = JobStatus.QUEUED, now_ms, not event.will_retry
     job.not_before_ms, job.limited_since_ms = event.next_attempt_at_ms, None
     books.reserve(job)
@@ -184,7 +184,7 @@ def _failed(books: Books, job: Job, event: ev.JobFailed, now_ms: int) -> None:
 
 def _cancelled(books: Books, job: Job, event: ev.JobCancelled, now_ms: int) -> None:
     if event.how == "killed":
-        books.note_gone(job)
+        books.seating.note_gone(job)
     _end(books, job, JobStatus.CANCELLED, now_ms)
 
 
@@ -199,8 +199,8 @@ def _end(books: Books, job: Job, status: JobStatus, now_ms: int) -> None:
     else:
         taken_ms = job.device_ms if job.worker_id is not None else None
     books.settle(job, taken_ms, now_ms)
-    books.clear_decks(job)
-    books.leave_worker(job)
+    books.seating.clear_decks(job)
+    books.seating.leave_worker(job)
     job.status, job.ended_ms, job.ending, job.aside = status, now_ms, False, False
     job.not_before_ms, job.start_by_at_ms, job.limited_since_ms = None, None, None
     books.ended[status].append((job.id, job.run))

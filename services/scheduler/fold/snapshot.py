@@ -50,7 +50,7 @@ def dump(state: PoolState) -> bytes:
             "pausedMs": state.paused_ms,
             "pausedTenants": state.paused_tenants,
             "pausedModels": state.paused_models,
-            "stranded": state.stranded,
+            "stranded": state.seating.stranded,
         },
         default=_plain,
     )
@@ -73,7 +73,7 @@ def _load(raw: dict[str, Any]) -> PoolState:
         setattr(state, name, raw[name])
     state.jobs = _load_jobs(**raw["jobs"])
     workers = (_load_worker(worker, raw["slotFields"]) for worker in raw["workers"])
-    state.workers = {worker.id: worker for worker in workers}
+    state.seating.workers = {worker.id: worker for worker in workers}
     state.estimates.restore(**raw["estimates"])
     state.peaks.restore(raw["peaks"])
     state.by_age.extend((job.first, job.id) for job in state.jobs.values())  # as they were admitted
@@ -86,7 +86,7 @@ def _load(raw: dict[str, Any]) -> PoolState:
     for name, rule in raw["tenantRules"].items():
         state.rule(name, TenantRule.model_validate(rule), raw["pausedTenants"].get(name, 0))
     state.paused_ms, state.paused_models = raw["pausedMs"], raw["pausedModels"]
-    state.stranded = {
+    state.seating.stranded = {
         offer_id: (job_id, worker_id, slot, size)
         for offer_id, (job_id, worker_id, slot, size) in raw["stranded"].items()
     }

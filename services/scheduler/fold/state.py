@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from contracts.errors import Corrupt
 from contracts.wire import Entry
-from services.scheduler.fold.books import Books, class_of
+from services.scheduler.fold.books import Books
 from services.scheduler.fold.choices import Choice, Held, OnDeck, Withdrawal
+from services.scheduler.fold.eligible import class_of
 from services.scheduler.fold.job_folds import JOB_FOLDS
 from services.scheduler.fold.lines import NEVER_MS, JobClass
 from services.scheduler.fold.placement import Place, opens_at_ms, places
@@ -45,17 +46,17 @@ class PoolState(Books):
 
     def choose(self, now_ms: int, limit: int) -> tuple[list[Withdrawal], list[Choice]]:
         """Ask the policy what to take back and what to offer now. Changes nothing."""
-        if self.paused or (not self.policy.waiting_count and not self.holding):
+        if self.paused or (not self.policy.waiting_count and not self.seating.holding):
             return [], []
         found = places(self.workers.values())
         return self.policy.choose(found, list(self._decks(found)), list(self._held(now_ms)), now_ms, limit)
 
     def next_deck_ms(self, now_ms: int) -> int | None:
         """Return when the next deck may be filled or the next hold is over; None while nothing waits for that."""
-        if self.paused or (not self.policy.waiting_count and not self.holding):
+        if self.paused or (not self.policy.waiting_count and not self.seating.holding):
             return None
         lead_ms = self.policy.knobs.deck_lead_ms
-        at_ms = list(self.holding.values())
+        at_ms = list(self.seating.holding.values())
         for worker in self.workers.values():
             at_ms += [opens_at_ms(slot, lead_ms) for slot in worker.slots.values() if slot.deck is None]
         return min((each_ms for each_ms in at_ms if now_ms < each_ms < NEVER_MS), default=None)
@@ -108,7 +109,7 @@ class PoolState(Books):
         return self.by_age[0][0] if self.by_age else None
 
     def _held(self, now_ms: int) -> Iterator[Held]:
-        for until_ms, job_id in sorted((until_ms, job_id) for job_id, until_ms in self.holding.items()):
+        for until_ms, job_id in sorted((until_ms, job_id) for job_id, until_ms in self.seating.holding.items()):
             job = self.jobs[job_id]
             if until_ms <= now_ms and len(job.offers) == 1 and not job.cancel_requested and not job.aside:
                 yield Held(job.id, class_of(job), until_ms, job.queued_ms)

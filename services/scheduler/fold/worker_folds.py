@@ -47,14 +47,14 @@ def _gone(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.WorkerDrained | ev.WorkerLost)
     books.workers.pop(event.worker_id, None)
     for offer_id in [
-        offer_id for offer_id, (_, worker_id, *_) in books.stranded.items() if worker_id == event.worker_id
+        offer_id for offer_id, (_, worker_id, *_) in books.seating.stranded.items() if worker_id == event.worker_id
     ]:
-        books.free_deck(offer_id)
+        books.seating.free_deck(offer_id)
 
 
 def _deck_freed(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.WorkerDeckFreed)
-    books.free_deck(event.offer_id)
+    books.seating.free_deck(event.offer_id)
 
 
 def _profiled(books: Books, entry: Entry, event: Event) -> None:
@@ -115,7 +115,7 @@ def _renewed(books: Books, entry: Entry, event: Event) -> None:
 def _mismatch(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.SchedulerMismatch)
     books.mismatches += 1
-    job, slot = books.jobs.get(event.job_id), books.slot(event.worker_id, event.slot)
+    job, slot = books.jobs.get(event.job_id), books.seating.slot(event.worker_id, event.slot)
     if event.worker_id is not None:
         if slot is not None:
             slot.aside = True
