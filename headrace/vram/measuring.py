@@ -17,11 +17,12 @@ from contracts.profiles import Point, reserved
 from headrace.vram.grid import Number, is_hopeless
 from services.gpu_worker.devices import Device
 from services.gpu_worker.machine import in_use, installed
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.child_process import child_environment
+from services.gpu_worker.process.frames import Telemetry
+from services.gpu_worker.process.gpu_memory import GpuMemory
 from services.gpu_worker.residency.device_memory import DeviceMemory
-from services.gpu_worker.slots.attempt import Attempt, Bounds, Loaded
-from services.gpu_worker.slots.child_process import child_environment
-from services.gpu_worker.slots.frames import Telemetry
-from services.gpu_worker.slots.gpu_memory import GpuMemory
+from services.gpu_worker.slots.attempt import Attempt, Loaded
 from services.gpu_worker.slots.outcome import Outcome, Verdict
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.slots.watchdog import Limits

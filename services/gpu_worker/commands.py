@@ -17,9 +17,9 @@ from contracts.model_spec import ModelSpec, predict_vram
 from contracts.store.attempts import Attempts
 from contracts.store.replies import Reply
 from services.gpu_worker.deck import Shop
+from services.gpu_worker.process.child_process import cannot_start
 from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.residency.ledger import Want
-from services.gpu_worker.slots.child_process import cannot_start
 from services.gpu_worker.writer import GaveUp, until_answered
 
 log = structlog.get_logger()

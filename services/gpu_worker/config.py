@@ -11,7 +11,7 @@ from contracts.settings import Settings, WorkerSettings
 from services.gpu_worker.devices import DeviceError, DeviceSpec, parse_devices
 from services.gpu_worker.gpus.facts import Found
 from services.gpu_worker.input_files import InputLimits
-from services.gpu_worker.slots.attempt import Bounds
+from services.gpu_worker.process.bounds import Bounds
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from contracts.store import Word
 from contracts.store.jobs import Jobs
 from services.gpu_worker import settlement
 from services.gpu_worker.artifacts import ArtifactRejected, Intake, size_of
+from services.gpu_worker.process.frames import ArtifactFile
 from services.gpu_worker.profiles import Profiles
 from services.gpu_worker.running import Running, log_path
 from services.gpu_worker.settlement import Ending, Facts
-from services.gpu_worker.slots.frames import ArtifactFile
 from services.gpu_worker.slots.outcome import Outcome, Verdict
 from services.gpu_worker.writer import unless_over, until_answered
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import structlog
 
+from services.gpu_worker.process.gpu_memory import GpuMemory
 from services.gpu_worker.residency.device_memory import DeviceMemory
-from services.gpu_worker.slots.gpu_memory import GpuMemory
 
 STEP_BYTES = 256 << 20
 log = structlog.get_logger()

@@ -10,7 +10,7 @@ import structlog
 
 from contracts.events import ArtifactRef, Event, PreviewAvailable
 from services.gpu_worker.artifacts import ArtifactRejected
-from services.gpu_worker.slots.frames import Preview
+from services.gpu_worker.process.frames import Preview
 
 GAP_S = 0.5
 LIMIT_BYTES = 2 << 20

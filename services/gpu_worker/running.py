@@ -23,8 +23,8 @@ from services.gpu_worker.artifacts import Intake
 from services.gpu_worker.input_files import InputFiles, Wanted
 from services.gpu_worker.live_log import LiveLog
 from services.gpu_worker.previews import LIMIT_BYTES, Previews
+from services.gpu_worker.process.frames import ArtifactFile, Milestone, Preview, Progress, Telemetry
 from services.gpu_worker.slots.attempt import Attempt, Loaded
-from services.gpu_worker.slots.frames import ArtifactFile, Milestone, Preview, Progress, Telemetry
 from services.gpu_worker.slots.watchdog import Limits
 from services.gpu_worker.writer import AttemptWriter
 

@@ -23,11 +23,11 @@ from services.gpu_worker.devices import Device, DevicesBusy, claim_devices, rele
 from services.gpu_worker.finish import Desk
 from services.gpu_worker.gpus.finding import Gpus
 from services.gpu_worker.input_files import InputFiles
+from services.gpu_worker.process.child_process import child_environment
 from services.gpu_worker.profile_watch import ProfileWatch, fits
 from services.gpu_worker.profiles import Profiles
 from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.session import Ending, Session
-from services.gpu_worker.slots.child_process import child_environment
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.takeover import take_over
 from services.gpu_worker.writer import GaveUp, until_answered

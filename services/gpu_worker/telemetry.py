@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from contracts import events as ev
-from services.gpu_worker.slots.frames import Milestone, Progress
+from services.gpu_worker.process.frames import Milestone, Progress
 
 STEP_PERCENT = 2.0  # a stored progress event is at least this far from the last one ...
 QUIET_S = 2.0  # ... or this long after it

@@ -22,8 +22,8 @@ from unittest import mock
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device, claim_devices, parse_devices, release_devices
 from services.gpu_worker.gpus.finding import Gpus
+from services.gpu_worker.process.frames import Progress
 from services.gpu_worker.slots import slot as slot_module
-from services.gpu_worker.slots.frames import Progress
 from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict
 from services.gpu_worker.this_host import this_host
 from tests.gpu_worker import rig as rigs

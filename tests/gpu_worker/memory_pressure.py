@@ -2,10 +2,10 @@
 
 import pytest
 
+from services.gpu_worker.process.resident import Resident
 from services.gpu_worker.residency import self_test
 from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.slots import quarantine
-from services.gpu_worker.slots.resident import Resident
 from tests.gpu_worker.rig import eventually
 
 MIB = 1 << 20

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 from contracts.model_spec import ModelSpec
 from contracts.models import load
 from services.gpu_worker.devices import Device
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.child_process import child_environment
+from services.gpu_worker.process.frames import Telemetry
+from services.gpu_worker.process.resident import Environment
 from services.gpu_worker.residency.device_memory import DeviceMemory
-from services.gpu_worker.slots.attempt import Attempt, Bounds, Loaded
-from services.gpu_worker.slots.child_process import child_environment
-from services.gpu_worker.slots.frames import Telemetry
+from services.gpu_worker.slots.attempt import Attempt, Loaded
 from services.gpu_worker.slots.outcome import Outcome
-from services.gpu_worker.slots.resident import Environment
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.slots.watchdog import Limits
 

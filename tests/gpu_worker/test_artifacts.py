@@ -10,7 +10,7 @@ import pytest
 from contracts.artifacts import Shelf, Upload
 from contracts.artifacts.local import LocalObjects
 from services.gpu_worker.artifacts import ArtifactRejected, Intake
-from services.gpu_worker.slots.frames import ArtifactFile, Preview
+from services.gpu_worker.process.frames import ArtifactFile, Preview
 from tests.gpu_worker.rig import Recorder, model, rig
 
 LIMIT_BYTES = 1 << 20

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from services.gpu_worker.slots.child_log import FILE_LIMIT_BYTES, ChildLog
-from services.gpu_worker.slots.child_process import ChildSpec, spawn
-from services.gpu_worker.slots.encoding import encode
-from services.gpu_worker.slots.frames import Failed, Frame, Milestone, Progress
+from services.gpu_worker.process.child_log import FILE_LIMIT_BYTES, ChildLog
+from services.gpu_worker.process.child_process import ChildSpec, spawn
+from services.gpu_worker.process.encoding import encode
+from services.gpu_worker.process.frames import Failed, Frame, Milestone, Progress
 from services.gpu_worker.slots.outcome import Verdict
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, alive, environment, eventually, model, rig
 
@@ -58,7 +58,7 @@ import asyncio, sys
 from collections.abc import Mapping
 from pathlib import Path
 from tests.gpu_worker.rig import Recorder, model, rig
-from services.gpu_worker.slots.frames import Progress
+from services.gpu_worker.process.frames import Progress
 async def main():
     async with rig(Path(sys.argv[1])) as own:
         attempt = own.attempt(model(sys.argv[2]), then="work")

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.gpu_worker.slots import decoding, encoding, frames
-from services.gpu_worker.slots.child_process import MAIN
+from services.gpu_worker.process import decoding, encoding, frames
+from services.gpu_worker.process.child_process import MAIN
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_frames.json").read_text())
 AUTHOR = """

@@ -13,8 +13,8 @@ from services.gpu_worker.devices import Device
 from services.gpu_worker.gpu_watch import STEP_BYTES, GpuWatch, in_steps
 from services.gpu_worker.gpus.facts import Activity, Memory
 from services.gpu_worker.gpus.gauge import CONTEXT_BYTES, Gauge
+from services.gpu_worker.process.gpu_memory import GpuMemory
 from services.gpu_worker.residency.device_memory import DeviceMemory
-from services.gpu_worker.slots.gpu_memory import GpuMemory
 from tests.gpu_worker import rig as rigs
 
 GIB, MIB = 1 << 30, 1 << 20

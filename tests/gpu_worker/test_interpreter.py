@@ -12,9 +12,9 @@ import pytest
 
 from contracts.model_spec import ModelSpec
 from contracts.models import load
+from services.gpu_worker.process.child_process import MAIN
+from services.gpu_worker.process.frames import ArtifactFile, Milestone, Preview, Progress
 from services.gpu_worker.slots.attempt import Member
-from services.gpu_worker.slots.child_process import MAIN
-from services.gpu_worker.slots.frames import ArtifactFile, Milestone, Preview, Progress
 from services.gpu_worker.slots.outcome import Stop, Verdict
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, model, rig
 

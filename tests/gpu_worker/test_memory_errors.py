@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.gpu_worker.child.memory_errors import MOST_BYTES, figures, is_oom, lost_by
-from services.gpu_worker.slots.memory import SUPPORTED
+from services.gpu_worker.process.memory import SUPPORTED
 
 MIB, GIB = 1 << 20, 1 << 30
 TORCH = (

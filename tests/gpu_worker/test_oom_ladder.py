@@ -17,8 +17,8 @@ from contracts.events import Event
 from contracts.job import JobState, JobStatus
 from contracts.profiles import raised
 from contracts.store import Store
+from services.gpu_worker.process.memory import SUPPORTED
 from services.gpu_worker.service import Supervisor
-from services.gpu_worker.slots.memory import SUPPORTED
 from services.scheduler.verify import verify
 from tests.gpu_worker.memory_pressure import MIB, TAKES, Crowd
 from tests.gpu_worker.stage import Menu, Stage, config_for

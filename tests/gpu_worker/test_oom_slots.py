@@ -12,8 +12,8 @@ from contracts.model_spec import ModelSpec
 from services.gpu_worker.child import self_test as probe
 from services.gpu_worker.child.device import Device
 from services.gpu_worker.child.memory_errors import is_oom
+from services.gpu_worker.process.memory import SUPPORTED
 from services.gpu_worker.residency import self_test
-from services.gpu_worker.slots.memory import SUPPORTED
 from services.gpu_worker.slots.outcome import Outcome, Verdict
 from tests.gpu_worker.memory_pressure import TAKES, Crowd
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, Rig, eventually, model, rig

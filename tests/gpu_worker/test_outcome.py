@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.gpu_worker.slots.frames import Cancelled, Done, Failed, LoadFailed
+from services.gpu_worker.process.frames import Cancelled, Done, Failed, LoadFailed
 from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify
 
 DONE = Done("job_1", 1, {"x": 1}, 5.0, 0)

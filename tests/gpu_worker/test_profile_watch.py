@@ -14,8 +14,8 @@ from contracts.profiles import Machine, ModelProfiles, Point, make_profile, rese
 from contracts.store import Store
 from services.gpu_worker.devices import Device
 from services.gpu_worker.machine import installed, machine_of
+from services.gpu_worker.process.memory import SUPPORTED
 from services.gpu_worker.profile_watch import MOST_BUCKETS, ProfileWatch, Seen
-from services.gpu_worker.slots.memory import SUPPORTED
 from tests.gpu_worker.rig import MODELS, model
 from tests.gpu_worker.stage import POOL, Staff, staff
 

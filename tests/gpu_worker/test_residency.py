@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from contracts.model_spec import ModelSpec
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.frames import Progress
 from services.gpu_worker.residency.device_memory import Refusal
 from services.gpu_worker.residency.ledger import Want
-from services.gpu_worker.slots.attempt import Bounds
-from services.gpu_worker.slots.frames import Progress
 from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict
 from tests.gpu_worker.rig import PATIENCE_S, QUICK, Recorder, Rig, alive, eventually, model, rig
 

@@ -10,8 +10,8 @@ from contracts import events as ev
 from contracts.job import TRANSITIONS, JobStatus
 from contracts.wire import Entry
 from services.gpu_worker import settlement
+from services.gpu_worker.process.frames import Cancelled, Done, Failed, LoadFailed
 from services.gpu_worker.settlement import Ending, Facts
-from services.gpu_worker.slots.frames import Cancelled, Done, Failed, LoadFailed
 from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify, of_member
 
 FRAMES = (

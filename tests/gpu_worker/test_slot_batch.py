@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from services.gpu_worker.process.frames import ArtifactFile, Milestone, Progress
 from services.gpu_worker.slots.attempt import Member
-from services.gpu_worker.slots.frames import ArtifactFile, Milestone, Progress
 from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict
 from services.gpu_worker.slots.watchdog import Limits
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, Rig, eventually, model, rig

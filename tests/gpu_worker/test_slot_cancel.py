@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.gpu_worker.slots.attempt import Bounds
-from services.gpu_worker.slots.frames import Milestone, Progress
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.frames import Milestone, Progress
 from services.gpu_worker.slots.outcome import Stop, Verdict
 from tests.gpu_worker.rig import PATIENCE_S, Recorder, alive, eventually, model, rig
 

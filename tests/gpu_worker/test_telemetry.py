@@ -10,7 +10,7 @@ from contracts import events as ev
 from contracts.store import Word
 from contracts.store.attempts import Attempt
 from contracts.store.replies import Reply
-from services.gpu_worker.slots.frames import Milestone, Progress
+from services.gpu_worker.process.frames import Milestone, Progress
 from services.gpu_worker.telemetry import QUIET_S, Telemetry, milestone_event
 from services.gpu_worker.writer import AttemptWriter
 from tests.gpu_worker.rig import PATIENCE_S

@@ -7,10 +7,10 @@ import pytest
 
 from contracts.models import load
 from services.gpu_worker.devices import Device
+from services.gpu_worker.process.child_process import child_environment
+from services.gpu_worker.process.memory import SUPPORTED
 from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.slots.attempt import Attempt
-from services.gpu_worker.slots.child_process import child_environment
-from services.gpu_worker.slots.memory import SUPPORTED
 from services.gpu_worker.slots.outcome import Verdict
 from services.gpu_worker.slots.slot import Slot
 from services.gpu_worker.slots.watchdog import Limits

@@ -14,8 +14,8 @@ from PIL import Image
 
 from contracts.model_spec import ModelSpec
 from contracts.models import check_input, load
-from services.gpu_worker.slots.attempt import Bounds
-from services.gpu_worker.slots.frames import ArtifactFile, Preview
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.frames import ArtifactFile, Preview
 from services.gpu_worker.slots.outcome import Stop, Verdict
 from tests.gpu_worker.rig import Recorder, rig
 from tests.pipelines_shipped.conftest import PIPELINES, Cancelled, RecordedJob, device, imported

@@ -12,10 +12,10 @@ import structlog
 
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.resident import Environment, Resident
 from services.gpu_worker.residency.ledger import Holding, Ledger, Stage
 from services.gpu_worker.residency.sharing import Sharing
-from services.gpu_worker.slots.attempt import Bounds
-from services.gpu_worker.slots.resident import Environment, Resident
 
 _GRAIN_BYTES = 1 << 20  # an idle child keeps what it has, rounded up, and one more: its heartbeat needs a little
 _POLL_S = 0.05

@@ -13,10 +13,10 @@ import structlog
 
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.resident import Environment, Resident
 from services.gpu_worker.residency.children import Children
 from services.gpu_worker.residency.ledger import Holding, Ledger, Load, Stage, TooLarge, Use, Wait, Want, is_same
-from services.gpu_worker.slots.attempt import Bounds
-from services.gpu_worker.slots.resident import Environment, Resident
 
 OWN = "_"  # models of ours, which no file can name: their name begins so
 _GONE = (Stage.LEAVING, Stage.STUCK)

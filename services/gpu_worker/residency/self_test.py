@@ -6,9 +6,9 @@ import structlog
 
 from contracts.model_inputs import compile_schema
 from contracts.model_spec import ModelSpec
+from services.gpu_worker.process.child_process import cannot_start
 from services.gpu_worker.residency.device_memory import OWN, DeviceMemory, Refusal
 from services.gpu_worker.residency.ledger import Want
-from services.gpu_worker.slots.child_process import cannot_start
 
 ENTRY = Path(__file__).parents[1] / "child" / "self_test.py"
 WHOLE_PERCENT = 90  # of what is for models: a child that got so much had the device

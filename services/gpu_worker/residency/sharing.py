@@ -8,7 +8,7 @@ nothing is done.
 import asyncio
 from collections.abc import Callable, Sequence
 
-from services.gpu_worker.slots.resident import Resident
+from services.gpu_worker.process.resident import Resident
 
 LOOK_S = 0.002
 

@@ -1,4 +1,4 @@
-"""What a slot is asked to do: the accepted start, who listens, and the bounds of a slot."""
+"""What a slot is asked to do: the accepted start, and who listens."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from contracts.model_spec import ModelSpec
-from services.gpu_worker.slots.frames import Telemetry
+from services.gpu_worker.process.frames import Telemetry
 from services.gpu_worker.slots.outcome import Outcome, Stop
 from services.gpu_worker.slots.watchdog import Limits
 
@@ -53,18 +53,3 @@ class Member:
         self.attempt, self.listener = attempt, listener
         self.stop: Stop | None = None  # why this one is stopped
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How long each step may take before the next one, and how large a result may be."""
-
-    cancel_grace_s: float = 1.0
-    term_grace_s: float = 0.5
-    reap_s: float = 10.0
-    load_s: float = 600.0
-    back_s: float = 5.0  # for the bytes of a process that is gone to be free again
-    room_s: float = 30.0  # that an attempt waits for room which nothing of ours will make
-    host_s: float = 60.0  # that a prepared child stays which nobody wants any more
-    result_bytes: int = 64 << 10
-    scratch_bytes: int = 1 << 30  # that one file may have, of author code and of its helpers

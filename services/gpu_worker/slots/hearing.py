@@ -6,8 +6,9 @@ none of the pass, is dropped.
 
 import asyncio
 
-from services.gpu_worker.slots.attempt import Bounds, Member
-from services.gpu_worker.slots.frames import BatchOver, Cancelled, Done, End, Failed, Progress, Telemetry
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.frames import BatchOver, Cancelled, Done, End, Failed, Progress, Telemetry
+from services.gpu_worker.slots.attempt import Member
 from services.gpu_worker.slots.one_pass import Pass
 from services.gpu_worker.slots.outcome import OUT_OF_MEMORY, Stop
 from services.gpu_worker.slots.stopping import stop_pass

@@ -7,13 +7,13 @@ and what was given to it by then goes to the next.
 import asyncio
 from collections.abc import Hashable
 
+from services.gpu_worker.process.child_process import cannot_start
+from services.gpu_worker.process.frames import LoadFailed
+from services.gpu_worker.process.resident import Resident, first_of
 from services.gpu_worker.residency.device_memory import DeviceMemory, Refusal
 from services.gpu_worker.slots.attempt import Loaded
-from services.gpu_worker.slots.child_process import cannot_start
-from services.gpu_worker.slots.frames import LoadFailed
 from services.gpu_worker.slots.one_pass import Pass
 from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict
-from services.gpu_worker.slots.resident import Resident, first_of
 from services.gpu_worker.slots.stopping import stop_pass
 
 

@@ -5,13 +5,13 @@ import contextlib
 import os
 from collections.abc import Mapping, Sequence
 
+from services.gpu_worker.process.frames import Cancelled, End, LoadFailed
+from services.gpu_worker.process.memory import Measured, oom_kills
+from services.gpu_worker.process.resident import Resident
 from services.gpu_worker.residency.ledger import Want
 from services.gpu_worker.slots import watchdog
 from services.gpu_worker.slots.attempt import Loaded, Member
-from services.gpu_worker.slots.frames import Cancelled, End, LoadFailed
-from services.gpu_worker.slots.memory import Measured, oom_kills
 from services.gpu_worker.slots.outcome import Outcome, Stop, classify, of_member
-from services.gpu_worker.slots.resident import Resident
 
 
 class Pass:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from services.gpu_worker.slots.frames import Cancelled, Done, End, Failed, LoadFailed, Memory
+from services.gpu_worker.process.frames import Cancelled, Done, End, Failed, LoadFailed, Memory
 
 OUT_OF_MEMORY, HARDWARE = "out_of_memory", "device_unavailable"
 

@@ -14,19 +14,19 @@ from dataclasses import replace
 
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
+from services.gpu_worker.process.encoding import encode_cancel, encode_run, encode_run_batch
+from services.gpu_worker.process.memory import ProcessMemory
+from services.gpu_worker.process.resident import Resident
 from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.residency.ledger import Want
 from services.gpu_worker.residency.self_test import was_whole
 from services.gpu_worker.slots import stopping
 from services.gpu_worker.slots.attempt import Attempt, Listener, Member
-from services.gpu_worker.slots.encoding import encode_cancel, encode_run, encode_run_batch
 from services.gpu_worker.slots.hearing import Hearing
 from services.gpu_worker.slots.loading import load, room_for
-from services.gpu_worker.slots.memory import ProcessMemory
 from services.gpu_worker.slots.one_pass import Pass
 from services.gpu_worker.slots.outcome import OUT_OF_MEMORY, Outcome, Stop, Verdict
 from services.gpu_worker.slots.quarantine import Quarantine
-from services.gpu_worker.slots.resident import Resident
 
 MOST_OOMS = 2  # of one child: what it holds by then is anybody's guess
 STUCK = "a process of the device cannot be ended"

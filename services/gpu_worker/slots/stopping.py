@@ -7,12 +7,12 @@ does not end is `stuck`.
 import asyncio
 import signal
 
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.encoding import encode_cancel
+from services.gpu_worker.process.resident import Resident
 from services.gpu_worker.slots import watchdog
-from services.gpu_worker.slots.attempt import Bounds
-from services.gpu_worker.slots.encoding import encode_cancel
 from services.gpu_worker.slots.one_pass import Pass
 from services.gpu_worker.slots.outcome import Stop
-from services.gpu_worker.slots.resident import Resident
 
 
 def stop_pass(run: Pass, reason: Stop, bounds: Bounds) -> None:

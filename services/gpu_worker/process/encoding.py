@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from services.gpu_worker.slots.frames import HEADER, RESULT_LIMIT_BYTES
+from services.gpu_worker.process.frames import HEADER, RESULT_LIMIT_BYTES
 
 
 def encode(frame: Mapping[str, Any]) -> bytes:

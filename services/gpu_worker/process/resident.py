@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
-from services.gpu_worker.slots.attempt import Bounds
-from services.gpu_worker.slots.child_process import ChildProcess, ChildSpec, spawn
-from services.gpu_worker.slots.encoding import encode_close, encode_load, encode_slice
-from services.gpu_worker.slots.frames import (
+from services.gpu_worker.process.bounds import Bounds
+from services.gpu_worker.process.child_process import ChildProcess, ChildSpec, spawn
+from services.gpu_worker.process.encoding import encode_close, encode_load, encode_slice
+from services.gpu_worker.process.frames import (
     BatchOver,
     End,
     Frame,
@@ -27,8 +27,8 @@ from services.gpu_worker.slots.frames import (
     Ready,
     Telemetry,
 )
-from services.gpu_worker.slots.gpu_memory import GpuMemory
-from services.gpu_worker.slots.memory import ProcessMemory, oom_kills
+from services.gpu_worker.process.gpu_memory import GpuMemory
+from services.gpu_worker.process.memory import ProcessMemory, oom_kills
 
 Environment = Callable[[Mapping[str, str]], dict[str, str]]
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from services.gpu_worker.slots.child_log import ChildLog
-from services.gpu_worker.slots.decoding import Decoder
-from services.gpu_worker.slots.frames import Frame, ProtocolError
-from services.gpu_worker.slots.memory import ProcessMemory
+from services.gpu_worker.process.child_log import ChildLog
+from services.gpu_worker.process.decoding import Decoder
+from services.gpu_worker.process.frames import Frame, ProtocolError
+from services.gpu_worker.process.memory import ProcessMemory
 
 MAIN = Path(__file__).parents[1] / "child" / "main.py"
 #: After the group is dead its sockets close by themselves, unless a helper escaped into its own session.

@@ -7,7 +7,7 @@ holds now, the allocator what it had at most: together they are the peak, contex
 from collections.abc import Mapping
 
 from services.gpu_worker.gpus.gauge import CONTEXT_BYTES, Gauge
-from services.gpu_worker.slots.memory import Measured, ProcessMemory
+from services.gpu_worker.process.memory import Measured, ProcessMemory
 
 
 class GpuMemory(ProcessMemory):

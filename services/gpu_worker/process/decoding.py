@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from services.gpu_worker.slots.frames import (
+from services.gpu_worker.process.frames import (
     FRAME_LIMIT_BYTES,
     HEADER,
     Allocator,
