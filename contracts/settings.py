@@ -113,8 +113,11 @@ class WebhookSettings(Group):
     schedule: tuple[float, ...] = tuple(WEBHOOK_DELAYS_S)
     allow_private: Literal["none", "loopback", "all"] = "none"
     nameservers: str = ""
-    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 64
-    endpoint_concurrency: Annotated[int, Field(ge=1, le=1_000)] = 5
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] = 256  # attempts under way in one process
+    endpoint_concurrency: Annotated[int, Field(ge=1, le=1_000)] = 5  # to one endpoint, from all processes together
+    circuit_s: Positive = (
+        30.0  # an endpoint that only fails is left alone for so long, doubled each time up to 20 times
+    )
 
     @field_validator("schedule", mode="before")
     @classmethod

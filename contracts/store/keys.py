@@ -85,13 +85,68 @@ def meta(pool: str) -> str:
     return f"hr:{{{pool}}}:meta"
 
 
+def deliveries(pool: str) -> str:
+    """Prefix of the keys of deliveries: only inside a call it is known which they are (`lua/_deliveries.lua`)."""
+    return f"hr:{{{pool}}}:"
+
+
 def due(pool: str) -> str:
-    """Zset: delivery ids by next due time in ms."""
+    """Zset: endpoint -> when it next has something to do."""
     return f"hr:{{{pool}}}:due"
 
 
+def due_of(pool: str, endpoint: str) -> str:
+    """Zset: the endpoint's waiting deliveries by due time; of a claimed one the end of its claim."""
+    return f"hr:{{{pool}}}:due:{endpoint}"
+
+
+def flight(pool: str, endpoint: str) -> str:
+    """Zset: the endpoint's claimed deliveries by the end of the claim."""
+    return f"hr:{{{pool}}}:flight:{endpoint}"
+
+
+def endpoint(pool: str, name: str) -> str:
+    """Hash: how an endpoint does: failures in a row, circuit, rate."""
+    return f"hr:{{{pool}}}:endpoint:{name}"
+
+
+def endpoint_stats(pool: str, name: str) -> str:
+    """Hash with TTL: an endpoint's attempts by hour and by how long they took."""
+    return f"hr:{{{pool}}}:stats:{name}"
+
+
+def dead(pool: str, endpoint: str) -> str:
+    """Zset: the endpoint's deliveries that were given up or held, by when."""
+    return f"hr:{{{pool}}}:dead:{endpoint}"
+
+
+def settled(pool: str) -> str:
+    """Zset: deliveries that are done with, by when they are to be forgotten."""
+    return f"hr:{{{pool}}}:settled"
+
+
+def deliveries_of(pool: str, tenant_id: str) -> str:
+    """Zset, all scores 0: the ids of a tenant's deliveries."""
+    return f"hr:{{{pool}}}:deliveries:{tenant_id}"
+
+
+def chain(pool: str, endpoint: str, job_id: str) -> str:
+    """Zset with TTL: what goes to an endpoint in strict order, by sequence; only the first is due."""
+    return f"hr:{{{pool}}}:chain:{endpoint}:{job_id}"
+
+
+def order(pool: str, endpoint: str, job_id: str) -> str:
+    """Hash with TTL: what of a job an endpoint was told last, and which progress waits."""
+    return f"hr:{{{pool}}}:order:{endpoint}:{job_id}"
+
+
+def outcomes(pool: str) -> str:
+    """Hash: outcome -> attempts to deliver, ever."""
+    return f"hr:{{{pool}}}:outcomes"
+
+
 def delivery(pool: str, delivery_id: str) -> str:
-    """Hash: one webhook delivery: target, exact bytes, tries."""
+    """Hash: one webhook delivery: exact bytes, state, tries, each attempt."""
     return f"hr:{{{pool}}}:delivery:{delivery_id}"
 
 

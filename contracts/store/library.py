@@ -8,13 +8,15 @@ import hashlib
 from functools import cache
 from importlib import resources
 
+SHARED = ("_prelude", "_deliveries", "_order", "_circuit")
 # In this order: `release_and_start` uses what `emit` and `start` define; `claim_key` and `take_upload`, what
-# `take_submit` does.
+# `take_submit` does; `redeliver`, what `revive` does.
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
-    "emit", "release_and_start", "decline", "history", "page", "plan", "claim_due", "hold", "leave",
-    "settle_delivery", "take_submit", "take_upload", "claim_key", "end_claim", "configure", "keep_secret", "keep_part",
-    "keep_snapshot", "grant", "shut", "ask", "answer", "note", "live",
+    "emit", "release_and_start", "decline", "history", "page", "plan", "due_endpoints", "claim", "hold_claims",
+    "settle_delivery", "hold_endpoint", "revive", "redeliver", "page_deliveries", "endpoint", "warn_endpoint",
+    "forget_deliveries", "survey", "leave", "take_submit", "take_upload", "claim_key", "end_claim", "configure",
+    "keep_secret", "keep_part", "keep_snapshot", "grant", "shut", "ask", "answer", "note", "live",
 )  # fmt: skip
 
 _REGISTER = """
@@ -27,9 +29,9 @@ end
 @cache
 def _body() -> str:
     folder = resources.files("contracts.store") / "lua"
-    parts = [(folder / f"{name}.lua").read_text() for name in ("_prelude", *VERBS)]
+    parts = [(folder / f"{name}.lua").read_text() for name in (*SHARED, *VERBS)]
     # each verb is a block of its own, but for those whose functions another verb calls
-    return "\n".join([parts[0], _REGISTER, *parts[1:]])
+    return "\n".join([_REGISTER, *parts])
 
 
 @cache

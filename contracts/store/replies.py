@@ -101,6 +101,29 @@ class KeyClaim:
     submits: Submits | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """APPLIED with how the endpoint does now: failures in a row, since when, up to which mark it was warned about.
+
+    `has_more`: something else waits for it, due or not.
+    """
+
+    word: Word
+    position: str = ""
+    row: int = 0
+    since_ms: int = 0
+    warned: int = 0
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Redelivered:
+    """APPLIED with the id under which it is sent now; REFUSED while it waits for another; GONE."""
+
+    word: Word
+    id: str = ""
+
+
 def texts(raw: object) -> list[str]:
     """Return a flat reply as texts."""
     assert isinstance(raw, list)

@@ -10,17 +10,16 @@ from importlib import metadata
 
 import uvloop
 
+from contracts.deliveries import circuit_of
 from contracts.errors import ConfigError
 from contracts.retry import Schedule
 from contracts.settings import Settings, load_settings
 from contracts.store import Store
 from contracts.telemetry import Logger, configure_logging
 from services.notifier.attempt.delivery import Sender
-from services.notifier.courier import Courier
-from services.notifier.lanes import Lanes
+from services.notifier.courier import Courier, Places
 from services.notifier.service import Identity, Notifier
 
-WAITING_MAX = 1_000  # claimed ahead; what is above lies in the store, where other processes find it
 EXIT_CONFIGURATION = 2
 
 
@@ -60,14 +59,11 @@ async def serve(settings: Settings, log: Logger) -> bool:
         allow_private=webhook.allow_private,
         user_agent=f"headrace/{version()}",
     )
-    lanes = Lanes(
-        running_max=webhook.concurrency,
-        lane_running_max=webhook.endpoint_concurrency,
-        waiting_max=WAITING_MAX,
-    )
     store = Store(settings.redis.url)
     schedule = Schedule(webhook.schedule)
-    courier = Courier(store, sender, schedule=schedule, lanes=lanes, log=log)
+    places = Places(webhook.concurrency, webhook.endpoint_concurrency)
+    circuit = circuit_of(webhook.circuit_s)
+    courier = Courier(store, sender, schedule=schedule, places=places, log=log, circuit=circuit)
     try:
         return await Notifier(store, courier, Identity(consumer_name(), settings.public_url), log).run(stop)
     finally:

@@ -10,19 +10,19 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
+from contracts.deliveries import PlannedDelivery
 from contracts.errors import Corrupt, Unavailable
 from contracts.ids import BadId, parse_job_id
 from contracts.job import JobState
 from contracts.job_fold import fold
 from contracts.store import Store, keys
-from contracts.store.deliveries import PlannedDelivery
 from contracts.store.jobs import History
 from contracts.store.log import Poison, pause
 from contracts.store.store import PoolMeta
 from contracts.telemetry import Logger
 from contracts.wire import Entry
 from services.notifier.payload import Links
-from services.notifier.planning import Planned, Source, plan, read_body
+from services.notifier.planning import Source, plan, read_body
 from services.notifier.projection.batch import Batch
 
 GROUP = keys.GROUP_NOTIFIER
@@ -65,7 +65,7 @@ class Planner:
         deliveries: list[PlannedDelivery] = []
         hooked = [entry for entry in entries if isinstance(entry, Entry) and entry.hooked]
         for outcome in await asyncio.gather(*(self._of_job(entries) for entries in _by_job(hooked))):
-            deliveries += [PlannedDelivery(planned.id, planned.fields) for planned in outcome[0]]
+            deliveries += outcome[0]
             poison += outcome[1]
         await self._store_all(deliveries, [entry.position for entry in entries] if in_group else [], poison)
 
@@ -113,7 +113,7 @@ class Planner:
                 await pause(failures, self._never, random.random())
                 failures += 1
 
-    async def _of_job(self, entries: list[Entry]) -> tuple[list[Planned], list[Poison]]:
+    async def _of_job(self, entries: list[Entry]) -> tuple[list[PlannedDelivery], list[Poison]]:
         """Plan the hooked events of one job, oldest first."""
         job_id, first = entries[0].subject, entries[0].sequence
         try:
@@ -126,7 +126,7 @@ class Planner:
             return [], []
         if any(entry.sequence != history.state.sequence for entry in entries):
             history = await self._store.jobs.history(self._pool, job_id, with_body=True) or history
-        planned: list[Planned] = []
+        planned: list[PlannedDelivery] = []
         poison: list[Poison] = []
         for entry in entries:
             try:

@@ -15,6 +15,7 @@ import orjson
 
 from contracts import events as ev
 from contracts import ids
+from contracts.deliveries import PlannedDelivery
 from contracts.errors import Corrupt
 from contracts.events import DEFAULT_WEBHOOK_EVENTS
 from contracts.job import JobState
@@ -36,18 +37,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Who wants an event: the name of the endpoint, which is also its lane, and its URL."""
+    """Who wants an event: the name of the endpoint, and its URL."""
 
     endpoint: str
     url: str
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A delivery as it is to be stored."""
-
-    id: str
-    fields: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ def read_body(job_id: str, body: bytes) -> JobBody:
     return JobBody(lines[0], tuple(lines[1:]))
 
 
-def plan(entry: Entry, state: JobState, body: JobBody, source: Source) -> tuple[Planned, ...]:
+def plan(entry: Entry, state: JobState, body: JobBody, source: Source) -> tuple[PlannedDelivery, ...]:
     """Return the deliveries of one event.
 
     Args:
@@ -116,18 +109,12 @@ def targets(event_type: str, tenant_id: str, spec: Mapping[str, object]) -> tupl
 def anonymous_endpoint(tenant_id: str, url: str) -> str:
     """Name the anonymous endpoint behind a URL: one per tenant and origin.
 
-    Not one per URL: a path with a job's id in it would make a lane of its own for each job, and a slow receiver
+    Not one per URL: a path with a job's id in it would make an endpoint of its own for each job, and a slow receiver
     would then be called without any limit.
     """
     origin = urlsplit(url)
     digest = hashlib.sha256(f"{tenant_id}\n{origin.scheme}://{origin.netloc}".lower().encode()).digest()
     return "anon" + ids.encode_base32(int.from_bytes(digest[:8]), 12)
-
-
-def lane_of(delivery_id: str) -> str:
-    """Return the endpoint in a delivery id; an id of another form is a lane of its own."""
-    parts = delivery_id.split("_")
-    return parts[3] if len(parts) == 5 else delivery_id
 
 
 def notice(entry: Entry, state: JobState, body: JobBody, source: Source) -> Notice:
@@ -175,11 +162,9 @@ def _personal(event: ev.Event | None, body: JobBody) -> dict[str, object]:
             return {}
 
 
-def _planned(target: Target, entry: Entry, state: JobState, body: JobBody, content: str) -> Planned:
+def _planned(target: Target, entry: Entry, state: JobState, body: JobBody, content: str) -> PlannedDelivery:
     fields = {
         "url": target.url,
-        "tenant": state.tenant_id,
-        "job": state.id,
         "event": entry.type,
         "message": ids.event_id(state.id, entry.sequence),
         "body": content,
@@ -187,4 +172,11 @@ def _planned(target: Target, entry: Entry, state: JobState, body: JobBody, conte
     trace = body.spec.get("traceparent")
     if isinstance(trace, str):
         fields["traceparent"] = trace
-    return Planned(ids.delivery_id(state.id, entry.sequence, target.endpoint, GENERATION), fields)
+    return PlannedDelivery(
+        id=ids.delivery_id(state.id, entry.sequence, target.endpoint, GENERATION),
+        fields=fields,
+        endpoint=target.endpoint,
+        tenant_id=state.tenant_id,
+        job_id=state.id,
+        sequence=entry.sequence,
+    )

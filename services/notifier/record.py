@@ -1,4 +1,4 @@
-"""A stored delivery: what it says before an attempt, and what is written down after it.
+"""A stored delivery: what it says before an attempt, and what is written down after it. Pure.
 
 Promises: fields that cannot be read raise `Corrupt`; the events and fields of an outcome name ids, codes and
 numbers only, never a URL, a body or a secret.
@@ -7,7 +7,10 @@ numbers only, never a URL, a body or a secret.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import orjson
+
 from contracts import events as ev
+from contracts.deliveries import KEEP_DEAD_S, KEEP_SETTLED_S, Attempted, Claimed, Settlement
 from contracts.errors import Corrupt
 from services.notifier.attempt.post import Post, Report
 from services.notifier.attempt.verdict import (
@@ -15,20 +18,27 @@ from services.notifier.attempt.verdict import (
     Delivered,
     EndpointGone,
     Exhausted,
+    Outcome,
     RetryAt,
     Verdict,
     describe,
+    slow_down_ms,
 )
 
-WAITING = "waiting"
+SPREAD_RATIO = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDelivery:
-    """A waiting delivery as it is to be sent; `attempt` is the number of the try that comes next, from 1."""
+    """A claimed delivery as it is to be sent.
+
+    `attempt` is the number of the try that comes next, from 1; `base` how many of them belong to earlier budgets.
+    """
 
     id: str
+    endpoint: str
     attempt: int
+    base: int
     url: str
     tenant_id: str
     job_id: str
@@ -37,10 +47,10 @@ class StoredDelivery:
     body: bytes
     traceparent: str | None = None
 
-    def post(self, secrets: tuple[str, ...], timestamp_s: int) -> Post:
+    def post(self, url: str, secrets: tuple[str, ...], timestamp_s: int) -> Post:
         """Return the attempt; every try sends the same id and bytes with a time and a signature of its own."""
         return Post(
-            url=self.url,
+            url=url,
             message_id=self.message_id,
             attempt=self.attempt,
             timestamp_s=timestamp_s,
@@ -50,15 +60,16 @@ class StoredDelivery:
         )
 
 
-def read_delivery(delivery_id: str, fields: Mapping[str, str]) -> StoredDelivery | None:
-    """Read a delivery; None when it is settled already. Raises Corrupt."""
+def read_delivery(claimed: Claimed) -> StoredDelivery:
+    """Read a delivery. Raises Corrupt."""
+    fields = claimed.fields
     try:
-        if fields["state"] != WAITING:
-            return None
         return StoredDelivery(
-            id=delivery_id,
+            id=claimed.id,
+            endpoint=claimed.endpoint,
             attempt=int(fields["try"]) + 1,
-            url=fields["url"],
+            base=int(fields.get("base", "0")),
+            url=fields.get("url", ""),
             tenant_id=fields["tenant"],
             job_id=fields["job"],
             event_type=fields["event"],
@@ -67,18 +78,41 @@ def read_delivery(delivery_id: str, fields: Mapping[str, str]) -> StoredDelivery
             traceparent=fields.get("traceparent"),
         )
     except (KeyError, ValueError) as error:
-        raise Corrupt(delivery_id, f"the delivery cannot be read: {error!r}") from error
+        raise Corrupt(claimed.id, f"the delivery cannot be read: {error!r}") from error
 
 
-def tries_of(fields: Mapping[str, str]) -> int:
-    """Return how many tries were recorded, as far as that can be read."""
-    tries = fields.get("try", "")
-    return int(tries) if tries.isdecimal() else 0
+def attempt_of(claimed: Claimed) -> int:
+    """Return the number of the try that a claim is for, as far as that can be read."""
+    tries = claimed.fields.get("try", "")
+    return int(tries) + 1 if tries.isdecimal() else 1
 
 
-def set_aside_fields() -> dict[str, str]:
-    """Return the fields of a delivery that cannot be read: it stays for a person to look at."""
-    return {"state": "unreadable"}
+def set_aside(claimed: Claimed) -> Settlement:
+    """Return what becomes of a delivery that cannot be read: it stays for a person to look at."""
+    fields = {"state": "unreadable"}
+    return Settlement(claimed.id, claimed.endpoint, attempt_of(claimed), fields, None, keep_s=KEEP_DEAD_S)
+
+
+def settlement(delivery: StoredDelivery, report: Report, verdict: Verdict, now_ms: int, chance: float) -> Settlement:
+    """Return what follows from an attempt. What was sent is kept as long as the delivery is, to be sent again."""
+    delivered = isinstance(verdict, Delivered)
+    attempted = Attempted(
+        succeeded=delivered,
+        outcome=_kind(report.outcome),
+        took_ms=report.elapsed_ms,
+        gate_ms=slow_down_ms(report.outcome, now_ms),
+        spread=1 - SPREAD_RATIO + 2 * SPREAD_RATIO * chance,
+    )
+    return Settlement(
+        id=delivery.id,
+        endpoint=delivery.endpoint,
+        attempt=delivery.attempt,
+        fields=_fields_after(delivery.attempt, report, verdict, now_ms),
+        attempted=attempted,
+        next_due_ms=verdict.at_ms if isinstance(verdict, RetryAt) else None,
+        keep_s=KEEP_SETTLED_S if delivered else KEEP_DEAD_S,
+        dead=isinstance(verdict, Exhausted | EndpointGone),
+    )
 
 
 def attempt_events(delivery: StoredDelivery, report: Report, verdict: Verdict) -> tuple[ev.Event, ...]:
@@ -106,14 +140,26 @@ def attempt_events(delivery: StoredDelivery, report: Report, verdict: Verdict) -
     return (attempted, exhausted)
 
 
-def fields_after(verdict: Verdict, outcome: str) -> dict[str, str]:
-    """Return the fields to set. A dead letter keeps its bytes for a redrive; what was delivered needs them no more."""
+def _fields_after(attempt: int, report: Report, verdict: Verdict, now_ms: int) -> Mapping[str, str]:
+    outcome = describe(report.outcome)
+    seen: dict[str, object] = {"atMs": now_ms - report.elapsed_ms, "ms": report.elapsed_ms, "outcome": outcome}
+    if isinstance(report.outcome, Answered):
+        seen["status"] = report.outcome.status
+    return _state_after(verdict) | {"outcome": outcome, f"a:{attempt}": orjson.dumps(seen).decode()}
+
+
+def _state_after(verdict: Verdict) -> dict[str, str]:
     match verdict:
         case Delivered():
-            return {"state": "delivered", "outcome": outcome, "body": ""}
+            return {"state": "delivered"}
         case RetryAt():
-            return {"outcome": outcome}
+            return {}
         case Exhausted():
-            return {"state": "exhausted", "outcome": outcome}
+            return {"state": "exhausted"}
         case EndpointGone():
-            return {"state": "gone", "outcome": outcome}
+            return {"state": "gone"}
+
+
+def _kind(outcome: Outcome) -> str:
+    """Return the outcome as one of few words, so that counting them needs few series."""
+    return f"{outcome.status // 100}xx" if isinstance(outcome, Answered) else outcome.error.value

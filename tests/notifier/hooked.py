@@ -11,6 +11,7 @@ import structlog
 
 from contracts import events as ev
 from contracts import ids
+from contracts.deliveries import circuit_of
 from contracts.events import DEFAULT_WEBHOOK_EVENTS
 from contracts.retry import Schedule
 from contracts.store import Store, keys
@@ -18,8 +19,7 @@ from contracts.store.jobs import Limits
 from contracts.store.write import Write
 from contracts.wire import Entry, decode
 from services.notifier.attempt.delivery import Sender
-from services.notifier.courier import Courier
-from services.notifier.lanes import Lanes
+from services.notifier.courier import Courier, Places
 from services.notifier.service import Identity, Notifier
 
 POOL = "default"
@@ -100,14 +100,27 @@ async def until(condition: Callable[[], object], timeout_s: float = 30) -> None:
 
 @contextlib.asynccontextmanager
 async def notifier(
-    url: str, *, delays_s: Sequence[float] = (0, 0.1, 0.2), timeout_s: float = 5, consumer: str = "one", **changes
+    url: str,
+    *,
+    delays_s: Sequence[float] = (0, 0.1, 0.2),
+    timeout_s: float = 5,
+    consumer: str = "one",
+    places: int = 64,
+    of_endpoint: int = 5,
+    circuit_s: float = 0.5,
 ) -> AsyncIterator[Notifier]:
     """Run a notifier in this loop, and stop it in order."""
-    limits = {"running_max": 64, "lane_running_max": 5, "waiting_max": 1000} | changes
     store = Store(url)
     log = structlog.get_logger()
     sender = Sender(timeout_s=timeout_s, allow_private="loopback", user_agent="headrace/test")
-    courier = Courier(store, sender, schedule=Schedule(tuple(delays_s)), lanes=Lanes(**limits), log=log)
+    courier = Courier(
+        store,
+        sender,
+        schedule=Schedule(tuple(delays_s)),
+        places=Places(places, of_endpoint),
+        log=log,
+        circuit=circuit_of(circuit_s),
+    )
     service = Notifier(store, courier, Identity(consumer, PUBLIC_URL), log, block_ms=50)
     stop = asyncio.Event()
     running = asyncio.create_task(service.run(stop))

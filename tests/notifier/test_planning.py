@@ -15,7 +15,6 @@ from services.notifier.payload import Links
 from services.notifier.planning import (
     Source,
     anonymous_endpoint,
-    lane_of,
     plan,
     read_body,
     targets,
@@ -74,16 +73,11 @@ def test_a_body_that_cannot_be_read_is_corrupt(broken):
         read_body(JOB, broken)
 
 
-def test_all_urls_of_one_origin_share_a_lane_and_tenants_do_not():
-    lane = anonymous_endpoint("t_a", "https://app.example/hook?job=1")
-    assert lane == anonymous_endpoint("t_a", "https://APP.example/other")
-    assert lane != anonymous_endpoint("t_b", "https://app.example/hook?job=1")
-    assert lane != anonymous_endpoint("t_a", "https://app.example:8443/hook")
-    assert lane_of(ids.delivery_id(JOB, 7, lane, 0)) == lane
-
-
-def test_an_odd_delivery_id_is_a_lane_of_its_own():
-    assert lane_of("whatever") == "whatever"
+def test_all_urls_of_one_origin_are_one_endpoint_and_tenants_do_not_share_it():
+    name = anonymous_endpoint("t_a", "https://app.example/hook?job=1")
+    assert name == anonymous_endpoint("t_a", "https://APP.example/other")
+    assert name != anonymous_endpoint("t_b", "https://app.example/hook?job=1")
+    assert name != anonymous_endpoint("t_a", "https://app.example:8443/hook")
 
 
 def test_a_webhook_shows_the_metadata_as_they_were_at_its_event():

@@ -21,7 +21,12 @@ class Process:
     """`python -m services.notifier`, configured by the environment alone."""
 
     def __init__(self, url: str, **settings: str) -> None:
-        webhook = {"TIMEOUT_S": "2", "SCHEDULE": "0,0.2,0.2,0.2,0.2,0.2", "ALLOW_PRIVATE": "loopback"} | settings
+        webhook = {
+            "TIMEOUT_S": "2",
+            "CIRCUIT_S": "0.2",
+            "SCHEDULE": "0,0.2,0.2,0.2,0.2,0.2",
+            "ALLOW_PRIVATE": "loopback",
+        } | settings
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
         chosen = {f"HEADRACE_WEBHOOK__{name}": value for name, value in webhook.items()}
         self._environment = inherited | chosen | {"HEADRACE_REDIS__URL": url}

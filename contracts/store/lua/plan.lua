@@ -1,7 +1,8 @@
 -- plan: the deliveries of a batch of events are stored and due, and the batch is acknowledged
--- KEYS  1 log stream   2 due zset   3 meta hash   4 poison stream   5.. one delivery hash each
--- ARGV  1 now_ms or 0   2 group   3 deliveries: JSON list of {id, due_ms or 0 for now, {field, value, ...}} in the order of KEYS
---       4 poison: JSON list of {position, reason}   5.. positions to acknowledge
+-- KEYS  1 log stream   2 prefix of deliveries   3 meta hash   4 poison stream
+-- ARGV  1 now_ms or 0   2 group or ''   3 deliveries: JSON list of {id, due ms or 0, f {field, value, ...}, e endpoint, t tenant,
+--       j job, n sequence, strict, every ms, last}, by rising sequence   4 poison: JSON list of {position, reason}
+--       5.. positions to acknowledge
 -- Reply APPLIED planned-count
 -- Events none (the attempt is the event)
 -- Guard a delivery that exists is left alone: planning twice makes one
@@ -25,22 +26,29 @@ local function done_up_to(log, group)
   return nil
 end
 
+local function store_new(at, d, now)
+  local key = at .. 'delivery:' .. d.id
+  local due = redis.call('EXISTS', key) == 0 and due_of(at, d, now)
+  if not due then return false end
+  redis.call('HSET', key, 'try', 0, 'planned', as_ms(now), 'endpoint', d.e, 'tenant', d.t, 'job', d.j, unpack(d.f))
+  if d.strict then redis.call('HSET', key, 'n', d.n) end
+  if d.every then redis.call('HSET', key, 'every', d.every) end
+  redis.call('ZADD', at .. 'deliveries:' .. d.t, 0, d.id)
+  queue(at, d.e, d.j, d.id, d.strict and d.n, due)
+  return true
+end
+
 local function plan(keys, args)
-  local now, planned = now_ms(args[1]), 0
-  for i, delivery in ipairs(cjson.decode(args[3])) do
-    local key = keys[4 + i]
-    if redis.call('EXISTS', key) == 0 then
-      local due = delivery[2] > 0 and delivery[2] or now
-      redis.call('HSET', key, 'try', 0, 'state', 'waiting', 'planned', string.format('%.0f', now), unpack(delivery[3]))
-      redis.call('ZADD', keys[2], string.format('%.0f', due), delivery[1])
-      planned = planned + 1
-    end
+  local at, now, planned, touched = keys[2], now_ms(args[1]), 0, {}
+  for _, d in ipairs(cjson.decode(args[3])) do
+    if store_new(at, d, now) then planned, touched[d.e] = planned + 1, d.t end
   end
+  for name, tenant in pairs(touched) do know(at, name, tenant, now) end
   for _, entry in ipairs(cjson.decode(args[4])) do
     redis.call('XADD', keys[4], 'MAXLEN', '~', POISON_KEPT, '*', 'group', args[2], 'at', entry[1], 'reason', entry[2])
   end
   for i = 5, #args do redis.call('XACK', keys[1], args[2], args[i]) end
-  local cursor = done_up_to(keys[1], args[2])
+  local cursor = args[2] ~= '' and done_up_to(keys[1], args[2])
   if cursor then redis.call('HSET', keys[3], 'cursor:' .. args[2], cursor) end
   return {WORDS.applied, planned}
 end

@@ -24,6 +24,7 @@ from contracts.retry import Schedule
 
 GAP_MIN_MS = 1000
 RETRY_AFTER_STATUSES = frozenset({429, 502, 503, 504})
+SLOW_DOWN_MAX_MS = 600_000  # a receiver may ask for a pause of its endpoint, not for its end
 
 
 class TransportError(StrEnum):
@@ -137,6 +138,15 @@ def parse_retry_after(value: str, now_ms: int) -> int | None:
         return max(0, int(date.timestamp() * 1000) - now_ms)
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
+
+
+def slow_down_ms(outcome: Outcome, now_ms: int) -> int:
+    """Return for how long the endpoint asks to be left alone, by `Retry-After`; 0 when it does not.
+
+    >>> slow_down_ms(Answered(429, "3"), now_ms=0), slow_down_ms(Answered(500, "3"), now_ms=0)
+    (3000, 0)
+    """
+    return min(_asked_ms(outcome, now_ms) or 0, SLOW_DOWN_MAX_MS)
 
 
 def _asked_ms(outcome: Outcome, now_ms: int) -> int | None:

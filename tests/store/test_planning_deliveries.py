@@ -1,9 +1,9 @@
-"""The verbs of the notifier on each server: planning acknowledges, claims run out, a settled delivery stays settled."""
+"""Planning on each server: it acknowledges, sets aside, makes one delivery of each, and keeps the group's cursor."""
 
 from contracts import events as ev
 from contracts import ids
-from contracts.store import Store, Word, keys
-from contracts.store.deliveries import PlannedDelivery
+from contracts.deliveries import PlannedDelivery
+from contracts.store import Store, keys
 from contracts.store.jobs import Limits
 from contracts.store.log import GroupReader, Poison
 from contracts.store.write import Write
@@ -27,7 +27,8 @@ async def cursor(store: Store) -> str | None:
 
 
 def planned(delivery_id: str = DELIVERY) -> PlannedDelivery:
-    return PlannedDelivery(delivery_id, {"url": "https://a.example", "body": '{"text":"é\u2028"}'})
+    fields = {"url": "https://a.example", "body": '{"text":"é\u2028"}'}
+    return PlannedDelivery(delivery_id, fields, endpoint="anon", tenant_id="t_a", job_id="job_1")
 
 
 async def test_planning_twice_makes_one_delivery_and_acknowledges(store: Store) -> None:
@@ -69,45 +70,6 @@ async def test_poison_is_set_aside_with_its_reason_and_does_not_come_again(store
     [(_, fields)] = await store.client.xrange(keys.poison(POOL))
     assert fields == {b"group": GROUP.encode(), b"at": position.encode(), b"reason": b"not JSON"}
     assert (await store.client.xpending(keys.log(POOL), GROUP))["pending"] == 0
-
-
-async def test_a_claim_hides_a_delivery_until_it_runs_out(store: Store) -> None:
-    await store.deliveries.plan(POOL, GROUP, [planned()], [], now_ms=1000)
-    claimed = await store.deliveries.claim_due(POOL, 10, 500, now_ms=1000)
-    assert (claimed.ids, claimed.now_ms, claimed.next_due_ms) == ((DELIVERY,), 1000, 1500)
-    assert (await store.deliveries.claim_due(POOL, 10, 500, now_ms=1499)).ids == ()
-    assert (await store.deliveries.claim_due(POOL, 10, 500, now_ms=1500)).ids == (DELIVERY,)
-
-
-async def test_a_claim_is_held_or_given_back_unless_it_was_settled(store: Store) -> None:
-    await store.deliveries.plan(POOL, GROUP, [planned()], [], now_ms=1000)
-    await store.deliveries.claim_due(POOL, 10, 500, now_ms=1000)
-    assert await store.deliveries.hold(POOL, [DELIVERY], 500, now_ms=1400) == 1
-    assert (await store.deliveries.claim_due(POOL, 10, 500, now_ms=1899)).ids == ()
-    assert await store.deliveries.hold(POOL, [DELIVERY], 0, now_ms=1001) == 1
-    assert (await store.deliveries.claim_due(POOL, 10, 500, now_ms=1001)).ids == (DELIVERY,)
-
-    assert (await store.deliveries.settle(POOL, DELIVERY, 1, [], {"state": "delivered"}, None)).word is Word.APPLIED
-
-    assert await store.deliveries.hold(POOL, [DELIVERY], 0, now_ms=1002) == 0
-    assert (await store.deliveries.claim_due(POOL, 10, 500, now_ms=9999)).ids == ()
-
-
-async def test_two_senders_with_one_delivery_count_one_attempt(store: Store) -> None:
-    await store.deliveries.plan(POOL, GROUP, [planned()], [])
-    attempted = ev.WebhookAttempted(
-        delivery_id=DELIVERY, job_id="job_1", event_type="job.created", attempt=1, outcome="reset"
-    )
-    first = await store.deliveries.settle(POOL, DELIVERY, 1, [attempted], {}, 5000)
-    second = await store.deliveries.settle(POOL, DELIVERY, 1, [attempted], {}, 6000)
-    assert (first.word, second.word) == (Word.APPLIED, Word.CONFLICT)
-    assert await store.client.zscore(keys.due(POOL), DELIVERY) == 5000
-
-
-async def test_a_due_time_without_a_delivery_is_swept_away(store: Store) -> None:
-    await store.client.zadd(keys.due(POOL), {DELIVERY: 1})
-    assert (await store.deliveries.settle(POOL, DELIVERY, 1, [], {}, None)).word is Word.GONE
-    assert await store.client.zcard(keys.due(POOL)) == 0
 
 
 async def test_only_consumers_that_hold_nothing_leave(store: Store) -> None:
