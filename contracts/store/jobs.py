@@ -1,6 +1,7 @@
 """What ingest and readers ask of a pool: admit, append, read one job, page through a tenant's jobs."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -15,8 +16,7 @@ from contracts.wire import Entry, decode
 MOST_EVENTS = 5_000
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Admission limits of one call: open jobs and their bytes, of the tenant and of the pool; the tenant's rate."""
 
     tenant_jobs: int = 10_000

@@ -21,8 +21,7 @@ class Reply(NamedTuple):
         return self.word is Word.APPLIED
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(NamedTuple):
     """`limit`, `used`: when REFUSED. `same_as`: the job that holds the dedup key, when `state` is `same-as`.
 
     Other states: '', `repeat`, `forgotten`, `refused-before`, `too-late`, `no-log`.

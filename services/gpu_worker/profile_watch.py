@@ -8,7 +8,7 @@ has no peak either: it is out of memory.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
@@ -23,8 +23,7 @@ _OTHERS = ""
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(NamedTuple):
     """A completed run: what was asked, what it took, whether its child was fresh."""
 
     spec: ModelSpec

@@ -20,13 +20,16 @@ AUTHORS_OWN: Final[Mapping[str, type[ev.Event]]] = {
 }
 
 
+_NOTHING: Final = ev.JobProgress(progress=0.0)
+
+
 class Telemetry:
     """The events of one attempt that wait to be written."""
 
     def __init__(self) -> None:
         self._events: list[ev.Event] = []
         self._newest: ev.JobProgress | None = None
-        self._stored = ev.JobProgress(progress=0.0)
+        self._stored = _NOTHING
         self._stored_s = float("-inf")
         self._highest = 0.0
 

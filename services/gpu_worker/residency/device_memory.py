@@ -7,7 +7,7 @@ host memory, prepared, for a job that comes next; it loads as soon as there is r
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -238,12 +238,14 @@ class DeviceMemory:
         if not missing or self.children.is_closed or any(self._is_wanted(each) for each in self.children.hosts):
             return
         self._drop_unwanted()
+        first, most_bytes = missing[0], self.ledger.room_bytes
         try:
-            holding = self.children.start(missing[0].model)
+            holding = self.children.start(first.model)
         except OSError as error:  # the job itself will say so
-            log.warning("child_not_prepared", model=missing[0].model.reference, detail=error.strerror)
+            log.warning("child_not_prepared", model=first.model.reference, detail=error.strerror)
         else:
-            self.children.spawn(self._bring(missing[0], holding))
+            room = first if first.bytes <= most_bytes else replace(first, bytes=most_bytes)
+            self.children.spawn(self._bring(room, holding))
 
     async def _bring(self, want: Want, holding: Holding) -> None:
         """Load a prepared child as soon as there is room, unless its job does so first or comes no more."""

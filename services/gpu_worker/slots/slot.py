@@ -10,7 +10,6 @@ memory three times in a row until a fresh child can have what the slot offers.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
@@ -144,10 +143,7 @@ class Slot:
 
     def expect(self, comes: Sequence[Want]) -> None:
         """Note what is to run next, in order."""
-        most_bytes = self.memory.ledger.room_bytes
-        self.memory.expect(
-            self, [want if want.bytes <= most_bytes else replace(want, bytes=most_bytes) for want in comes]
-        )
+        self.memory.expect(self, comes)
 
     async def gave_all(self) -> bool:
         """Tell whether the last pass had the device for itself, and the device has what it is said to have."""

@@ -6,7 +6,8 @@ does not become a job later, unless the caller repeats it; where it may be a job
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import structlog
 
@@ -33,8 +34,7 @@ _UNCONFIRMED = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(NamedTuple):
     """A draft with what decides about it. `queue_limit`: the caller's own, where it is below the tenant's."""
 
     draft: Draft
@@ -46,8 +46,7 @@ class Submission:
     refused: Problem | None = None  # why nothing new is admitted at the moment; a repeat of what exists still is
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """The job a submission stands for. `last_status`: as it was last seen, for one that is forgotten by now.
 
     `is_repeat`: it was made under the same Idempotency-Key; `is_duplicate`: it holds the same dedup key.
@@ -153,7 +152,7 @@ async def _admit_once(context: Context, submission: Submission, job_id: str) -> 
         # Under this key the claimed id stands for the job that is found, also when nobody hears of it now.
         dedup = replace(dedup, keep_s=int(context.settings.retention.idempotency_s))
     if submission.queue_limit is not None:
-        limits = replace(limits, tenant_jobs=submission.queue_limit)
+        limits = limits._replace(tenant_jobs=submission.queue_limit)
     call = context.store.jobs.admit(
         draft.pool,
         draft.write(job_id),

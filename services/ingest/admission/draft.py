@@ -6,8 +6,8 @@ be run, shown and reproduced from it alone; the log gets digests and scheduling 
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import orjson
 
@@ -24,8 +24,7 @@ from services.ingest.requests import invalid_input
 from services.ingest.views.body_lines import JsonObject
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Who asks, and the chance and secrets a draft needs."""
 
     tenant_id: str
@@ -37,8 +36,7 @@ class Origin:
     key_hash: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """A job that is ready to be admitted."""
 
     created: ev.JobCreated

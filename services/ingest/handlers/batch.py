@@ -6,7 +6,6 @@ batches never queue up more there than many single requests would: everybody els
 """
 
 import asyncio
-from dataclasses import replace
 
 from aiohttp import web
 
@@ -50,7 +49,7 @@ class BatchHandler:
 
         async def outcome(index: int, item: object) -> Outcome:
             async with items, self._room:
-                one = replace(envelope, key_hash=item_key(envelope.key_hash, index))
+                one = envelope._replace(key_hash=item_key(envelope.key_hash, index))
                 return await self._outcome(request, one, index, item, views)
 
         with self._context.room.share() as share:

@@ -5,8 +5,9 @@ Promises: every submission passes the same checks and limits, however it arrived
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
+from typing import NamedTuple
 
 from contracts.api import GenerationJobData
 from contracts.errors import HeadraceError
@@ -20,7 +21,7 @@ from services.ingest.admission.draft import Draft, Origin, check, make_draft
 from services.ingest.admission.input_files import find, judge
 from services.ingest.admission.verdict import limits_for
 from services.ingest.context import Context
-from services.ingest.edge.problems import Problem
+from services.ingest.edge.problems import Fault, Problem
 from services.ingest.handlers.read import JobReader
 from services.ingest.minting import Mint
 from services.ingest.requests import fingerprint, invalid_input, run_at_ms
@@ -32,8 +33,7 @@ from services.ingest.views.rates import rate_headers
 _TRACEPARENT = re.compile(r"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """What comes beside the body: who asks, under which Idempotency-Key, as part of which trace."""
 
     caller: Caller
@@ -41,8 +41,7 @@ class Envelope:
     traceparent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(NamedTuple):
     """A submission that stands for a durable job."""
 
     envelope: Envelope
@@ -62,8 +61,10 @@ class Submissions:
         """Make the job durable. Raises Problem when it is refused or nobody knows, StoreUnavailable."""
         context, caller = self._context, envelope.caller
         model = self._model(data)
-        files = context.files, caller.tenant_id, data.input, context.now_ms()
-        pools, faults = await find(*files) if ARTIFACTS in data.input else ({}, ())
+        pools: Mapping[str, str] = {}
+        faults: tuple[Fault, ...] = ()
+        if ARTIFACTS in data.input:
+            pools, faults = await find(context.files, caller.tenant_id, data.input, context.now_ms())
         draft = await self._draft(envelope, data, model, pools)
         seal = fingerprint(data) if envelope.key_hash is not None else ""
         code = context.readiness.refuses_admission(draft.pool)
