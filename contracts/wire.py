@@ -71,7 +71,7 @@ def wire_type(event: Event) -> str:
 
 
 def decode(position: str, fields: Mapping[str, str] | Mapping[bytes, bytes]) -> Entry:
-    """Read one stream entry, bytes as the store returns them or texts. Raises Corrupt when a field is missing or bad."""
+    """Read one stream entry, bytes as the store returns them or texts. Raises Corrupt when a field is missing."""
     try:
         raw: Mapping[Any, Any] = fields if b"t" in fields else {_raw(name): _raw(text) for name, text in fields.items()}
         event_type, _, version = raw[b"t"].decode().partition("/")

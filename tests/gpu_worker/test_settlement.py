@@ -144,7 +144,7 @@ def test_out_of_memory_with_the_whole_device_is_too_large_for_good() -> None:
 
 def test_a_device_that_had_less_than_promised_makes_no_job_too_large() -> None:
     """Field case 63: none is failed for good by a device that somebody else fills."""
-    (failed,) = settlement.settle(replace(OOM, denied=True), replace(SECOND, alone=True)).events
+    (failed,) = settlement.settle(OOM._replace(denied=True), replace(SECOND, alone=True)).events
     assert isinstance(failed, ev.JobAttemptFailed)
     assert (failed.will_retry, failed.alone) == (True, True)
 
