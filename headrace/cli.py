@@ -2,6 +2,7 @@
 
 import typer
 
+from contracts.secrecy import hide_this_process
 from headrace.lazy import lazy_group
 
 #: Imported when asked for: all of them take three times as long as the one that is wanted.
@@ -36,6 +37,7 @@ def headrace() -> None:
 
 def main() -> None:
     """Entry point of the `headrace` program."""
+    hide_this_process()
     app()
 
 

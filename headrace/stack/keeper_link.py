@@ -44,6 +44,7 @@ class KeeperLink:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
+            env={},  # it needs nothing of ours, which may hold secrets
             start_new_session=True,  # a signal to our group must not reach it before it has done its work
         )
         for pid in self._running:

@@ -13,6 +13,7 @@ import uvloop
 from contracts.artifacts import Shelf, open_objects
 from contracts.errors import ConfigError
 from contracts.models import ModelRegistry, load
+from contracts.secrecy import hide_this_process
 from contracts.settings import load_settings
 from contracts.store import Store
 from contracts.telemetry import configure_logging
@@ -24,6 +25,7 @@ from services.gpu_worker.this_host import this_host
 
 
 def main() -> int:
+    hide_this_process()
     try:
         settings = load_settings(os.environ)
         gpus = Gpus(os.environ)

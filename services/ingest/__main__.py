@@ -7,6 +7,7 @@ import signal
 import sys
 
 from contracts.errors import ConfigError
+from contracts.secrecy import hide_this_process
 from contracts.settings import Settings, load_settings
 from contracts.telemetry import configure_logging
 from services.ingest.service import IngestService
@@ -29,6 +30,7 @@ async def serve(settings: Settings) -> None:
 
 def main() -> int:
     """Read the settings and serve."""
+    hide_this_process()
     try:
         settings = load_settings(os.environ)
         if not settings.redis.url:

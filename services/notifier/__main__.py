@@ -13,6 +13,7 @@ import uvloop
 from contracts.deliveries import circuit_of
 from contracts.errors import ConfigError
 from contracts.retry import Schedule
+from contracts.secrecy import hide_this_process
 from contracts.settings import Settings, load_settings
 from contracts.store import Store
 from contracts.telemetry import Logger, configure_logging
@@ -25,6 +26,7 @@ EXIT_CONFIGURATION = 2
 
 def main() -> int:
     """Run until SIGTERM or SIGINT; 0 after an orderly stop, 2 for a wrong configuration."""
+    hide_this_process()
     try:
         settings = load_settings(os.environ)
         check(settings)

@@ -16,6 +16,7 @@ import uvloop
 
 from contracts import models
 from contracts.errors import ConfigError, HeadraceError, StoreUnavailable
+from contracts.secrecy import hide_this_process
 from contracts.settings import Settings, load_settings
 from contracts.store import Store
 from contracts.store.log import pause
@@ -128,6 +129,7 @@ async def _snapshot(settings: Settings, pool: str, log: Logger) -> int:
 
 def main() -> int:
     """Read the environment, serve, return the exit code."""
+    hide_this_process()
     try:
         settings = load_settings(os.environ)
         if not settings.redis.url:

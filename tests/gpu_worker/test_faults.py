@@ -86,15 +86,16 @@ FAULTS = [
     Fault("writes past its limit and forgives", "writes", None, {"bytes": OVER, "forgives": True}),
     Fault("removes its folder", "vandal", None),
     Fault("its folder becomes a link", "vandal", None, {"link": "."}),
+    Fault("looks for secrets", "thief", None),
     Fault("raises what has no text", "unprintable", "internal"),
     Fault("milestone job.completed", "impostor", "internal", says=lambda events: "job.completed" in _names(events)),
 ]  # fmt: skip
 
 
 def held_by(pid: int) -> tuple[int, int]:
-    """Return descriptors and resident bytes of a process."""
+    """Return descriptors (which only root sees of a process that hides) and resident bytes of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return len(os.listdir(f"/proc/{pid}/fd")), pages * os.sysconf("SC_PAGE_SIZE")
+    return len(os.listdir(f"/proc/{pid}/fd")) if os.geteuid() == 0 else 0, pages * os.sysconf("SC_PAGE_SIZE")
 
 
 class Floor:

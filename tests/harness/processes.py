@@ -40,10 +40,15 @@ class Process:
 def processes_of(folder: Path, wanted: Callable[[Process], bool] = lambda _: True) -> list[Process]:
     """Return the living processes that belong to the folder, this one excepted; zombies do not live.
 
-    `wanted` is asked first: to look at all files that all processes have open takes a while.
+    `wanted` is asked first: to look at all files that all processes have open takes a while. Services hide what tells
+    their folder from everybody but root: there they are found as children of what started them.
     """
-    found = (process for process in _all() if process.pid != os.getpid() and wanted(process))
-    return [process for process in found if _names(process, os.fsencode(folder))]
+    needle, every, sees_all = os.fsencode(folder), list(_all()), os.geteuid() == 0
+    asked = (process for process in every if process.pid != os.getpid() and (wanted(process) or not sees_all))
+    found = {process.pid for process in asked if _names(process, needle)}
+    while not sees_all and (more := {process.pid for process in every if process.parent in found} - found):
+        found |= more
+    return [process for process in every if process.pid in found and wanted(process)]
 
 
 def end_all(folder: Path) -> list[Process]:
