@@ -105,7 +105,7 @@ ProfileSource = Literal["audit", "provisional", "drift", "oom"]
 
 
 class ModelProfiled(Event):
-    """worker or audit: jobs of this model and bucket that are created or queued from now on reserve this much at least.
+    """worker or audit: jobs of this model and bucket that wait, or are created from now on, reserve this much at least.
 
     An audit takes back what was said before of the model: its file has all that is known.
     """

@@ -31,6 +31,8 @@ class Oracle:
                 self._wait(job)
             case facts.Leaves(job_id):
                 self._leave(job_id)
+            case facts.Replaced(job):
+                books.jobs[job.job_id] = job
             case facts.Charged():
                 self._charge(event)
             case facts.Settled(job_id, device_ms) | facts.Recharged(job_id, device_ms):

@@ -27,7 +27,7 @@ class History:
     """One random life of a pool, the oracle told all that the policy is told."""
 
     def __init__(self, seed: int) -> None:
-        self.world, self.dice = World(), random.Random(seed)
+        self.world, self.dice, self.peaks = World(), random.Random(seed), random.Random(-seed - 1)
         policy = self.world.state.policy
         self.oracle = Oracle(lambda: policy.knobs, self.world.state.estimates)
         tell = policy.apply
@@ -72,6 +72,10 @@ class History:
         """Let something happen."""
         world, dice = self.world, self.dice
         world.now_ms += dice.choice((1, 50, 900, 4_000))
+        if self.peaks.random() < 0.03:
+            bucket, needed_bytes = self.peaks.choice((None, "steps=4", "steps=8")), self.peaks.choice((5, 6, 12))
+            seen = ev.ModelProfiled(model=self.peaks.choice(MODELS), bucket=bucket, bytes=needed_bytes, source="drift")
+            world.write("w0", seen)
         jobs = list(world.state.jobs.values())
         running = [job.id for job in jobs if job.status is JobStatus.IN_PROGRESS and job.on_device]
         uploading = [job.id for job in jobs if job.status is JobStatus.IN_PROGRESS and not job.on_device]

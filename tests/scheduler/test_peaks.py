@@ -1,10 +1,12 @@
 """What jobs were seen to need is reserved for the next ones of their kind, by everybody alike who folds the log."""
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts import events as ev
+from services.scheduler.fold import books
 from services.scheduler.fold.peaks import MOST_BUCKETS, MOST_MODELS, Peaks
 from services.scheduler.fold.snapshot import dump, load
 from tests.scheduler.world import World
@@ -14,7 +16,7 @@ def told(world: World, needed_bytes: int, source: ev.ProfileSource = "drift", bu
     world.write("w1", ev.ModelProfiled(model="echo@1", bucket=bucket, bytes=needed_bytes, source=source))
 
 
-def test_a_raised_profile_counts_for_jobs_that_are_created_or_queued_after_it() -> None:
+def test_a_raised_profile_counts_for_jobs_that_wait_and_for_those_that_come() -> None:
     world = World()
     world.worker(slot_bytes=100)
     running, waiting = (world.submit(vram_bytes=10, bucket="n=1") for _ in range(2))
@@ -27,7 +29,49 @@ def test_a_raised_profile_counts_for_jobs_that_are_created_or_queued_after_it() 
     world.fail(running, delay_ms=1)
 
     found = {job_id: world.job(job_id).bytes for job_id in (running, waiting, other, later, larger)}
-    assert found == {running: 40, waiting: 10, other: 10, later: 40, larger: 50}
+    assert found == {running: 40, waiting: 40, other: 10, later: 40, larger: 50}
+
+
+def test_who_waits_with_a_raised_profile_has_lost_nothing_and_goes_where_it_fits() -> None:
+    world = World()
+    world.worker("small", slot_bytes=30)
+    jobs = [world.submit(tenant, vram_bytes=10, bucket="n=1") for tenant in ("t_a", "t_b", "t_b", "t_c")]
+    world.turn()
+    world.start(jobs[0])
+    world.complete(jobs[0], gpu_ms=40_000)
+    late = world.submit("t_a", vram_bytes=10, bucket="n=1", start_by_ms=600_000)
+    before = orjson.loads(dump(world.state))["policy"]
+
+    told(world, 40)
+    assert orjson.loads(dump(world.state))["policy"] == before
+    assert load(dump(world.state)).choose(world.now_ms, 9) == world.state.choose(world.now_ms, 9)
+    world.turn()
+    assert world.on_decks() == []
+
+    world.worker("large", slots=4, slot_bytes=160, device="gpu-0")
+    world.turn()
+    assert {job_id: world.offer_of(job_id).bytes for job_id in world.on_decks()} == dict.fromkeys([*jobs[1:], late], 40)
+
+
+def test_an_offer_that_is_taken_back_reserves_what_is_known_by_then() -> None:
+    world = World()
+    world.worker(slot_bytes=100)
+    job_id = world.submit(vram_bytes=10, bucket="n=1")
+    world.turn()
+    told(world, 40)
+    assert (world.job(job_id).bytes, world.offer_of(job_id).bytes) == (10, 10)
+    world.decline(job_id)
+    assert world.job(job_id).bytes == 40
+
+
+def test_one_entry_changes_so_many_jobs_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "MOST_RAISED", 2)
+    world = World()
+    jobs = [world.submit(vram_bytes=10, bucket="n=1") for _ in range(5)]
+    told(world, 40)
+    assert [world.job(job_id).bytes for job_id in jobs] == [40, 40, 10, 10, 10]
+    told(world, 40)
+    assert [world.job(job_id).bytes for job_id in jobs] == [40, 40, 40, 40, 10]
 
 
 @pytest.mark.parametrize("again", ["handed_back", "retried", "due"])

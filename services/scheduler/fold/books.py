@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from contracts.events import Event, TenantRule
 from contracts.job import TERMINAL, JobStatus
@@ -17,6 +18,7 @@ from services.scheduler.fold.facts import (
     ModelsPaused,
     Parked,
     Recharged,
+    Replaced,
     Settled,
     Tokens,
     Waits,
@@ -28,6 +30,8 @@ from services.scheduler.fold.policy import BlfqPolicy
 from services.scheduler.fold.records import Job, Worker
 from services.scheduler.fold.seating import Seating
 from services.scheduler.fold.timers import Timers
+
+MOST_RAISED = 10_000  # waiting jobs that one entry changes: the leader's turn must not wait for a million
 
 Fold = Callable[["Books", Entry, Event], None]
 
@@ -87,6 +91,16 @@ class Books:
     def reserve(self, job: Job) -> None:
         """Let a job that becomes eligible again reserve what its like was seen to need meanwhile."""
         job.bytes = max(job.bytes, self.peaks.bytes(job.model, job.bucket))
+
+    def raise_waiting(self, model: str) -> None:
+        """Let the first jobs that wait for the model reserve what their like was seen to need meanwhile."""
+        waiting = (job for job in self.jobs.values() if job.model == model and job.status is JobStatus.QUEUED)
+        low = (job for job in waiting if not job.offers and job.bytes < self.peaks.bytes(model, job.bucket))
+        for job in islice(low, MOST_RAISED):
+            self.reserve(job)
+            known, wanted = self.policy.waiting(job.id), waiting_of(job)
+            if known is not None and wanted is not None and known != wanted:
+                self.policy.apply(Replaced(wanted))
 
     def charge(self, job: Job, est_ms: int, now_ms: int, fact: Charged) -> None:
         """Charge the job for the first time in this attempt; its start will draw on its limits."""

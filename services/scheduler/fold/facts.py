@@ -23,6 +23,13 @@ class Leaves:
 
 
 @dataclass(frozen=True, slots=True)
+class Replaced:
+    """An eligible job needs other room than was thought; in everything else, its place included, it is the same."""
+
+    job: Waiting
+
+
+@dataclass(frozen=True, slots=True)
 class Charged:
     """A waiting job got its first offer: the estimate counts from now on. `place`: None when it is not known."""
 
@@ -100,5 +107,5 @@ class Tokens:
 
 
 PolicyEvent = (
-    Waits | Leaves | Charged | Recharged | Settled | Ended | Ruled | Parked | Knobbed | ModelsPaused | Tokens
+    Waits | Leaves | Replaced | Charged | Recharged | Settled | Ended | Ruled | Parked | Knobbed | ModelsPaused | Tokens
 )  # fmt: skip

@@ -96,6 +96,8 @@ def _unassigned(books: Books, job: Job, event: ev.JobUnassigned, now_ms: int) ->
     if event.reason not in _BY_LEADER and worker is not None and not worker.draining:
         job.declines += 1
         job.not_before_ms = now_ms + min(LONGEST_PAUSE_MS, PAUSE_MS << min(job.declines - 1, 10))
+    if not job.offers:
+        books.reserve(job)
     books.refresh(job)
     if stood and not job.offers:
         books.settle(job, None, now_ms)

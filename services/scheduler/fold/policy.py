@@ -30,7 +30,7 @@ from services.scheduler.fold.placement import Place, Room
 from services.scheduler.fold.records import PRESSING
 from services.scheduler.fold.scratch import Scratch
 
-NAME, VERSION = "blfq", 1
+NAME, VERSION = "blfq", 2
 COMPACT_AFTER = 50_000  # undone choices leave entries behind on the boards
 
 
@@ -111,6 +111,8 @@ class BlfqPolicy:
                 self._add(job, lift=True)
             case facts.Leaves(job_id):
                 self._remove(job_id)
+            case facts.Replaced(job):
+                self._replace(job)
             case facts.Charged():
                 self._charge(event)
             case facts.Settled(job_id, device_ms):
@@ -167,13 +169,31 @@ class BlfqPolicy:
     def _remove(self, job_id: str) -> None:
         job = self._live.pop(job_id)
         tenant = self.ledger.tenants[job.tenant_id]
-        user, shelf = tenant.users[job.user], tenant.shelves[self.boards.of(job.job_class)]
+        user = tenant.users[job.user]
         for account in (tenant, user):
             account.waiting -= 1
         self._pressing -= job.band <= PRESSING
         if tenant.skips is not None:
             tenant.skips.pop(job.key, None)
             tenant.skips = tenant.skips or None
+        self._pull(tenant, job)
+        self._review(tenant)
+        tenant.rest_user(user)
+        self._rest(tenant)
+
+    def _replace(self, job: Waiting) -> None:
+        """Put the job where its new class waits: it never stops waiting, so nobody rests, and nobody is lifted."""
+        known, self._live[job.job_id] = self._live[job.job_id], job
+        tenant = self.ledger.tenants[job.tenant_id]
+        self._note_deadline(tenant, job)
+        unknown = self._put(tenant, job)
+        if tenant.eligible and unknown is not None:
+            self.boards.note(tenant, unknown)
+        self._pull(tenant, known)
+
+    def _pull(self, tenant: Tenant, job: Waiting) -> None:
+        """Take a job that is not live any more out of its lane."""
+        shelf = tenant.shelves[self.boards.of(job.job_class)]
         lane = shelf.lane(job.band)
         assert lane is not None
         lane.remove(job, self._view)
@@ -184,9 +204,6 @@ class BlfqPolicy:
         shelf.board.count -= 1
         if not shelf.board.count:
             self.boards.drop(shelf.board)
-        self._review(tenant)
-        tenant.rest_user(user)
-        self._rest(tenant)
 
     def _charge(self, event: facts.Charged) -> None:
         ledger, job = self.ledger, self._live.get(event.job_id)

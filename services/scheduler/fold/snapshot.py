@@ -22,7 +22,7 @@ from services.scheduler.fold.keeping import dump_policy, load_policy
 from services.scheduler.fold.records import Job, Offer, Slot, Worker
 from services.scheduler.fold.state import PoolState
 
-VERSION = 8
+VERSION = 9
 READ: Read = {
     "hooks": frozenset,
     "resources": lambda drawn: tuple((name, units) for name, units in drawn),

@@ -63,6 +63,7 @@ def _profiled(books: Books, entry: Entry, event: Event) -> None:
         books.peaks.forget(event.model)
     else:
         books.peaks.learn(event.model, event.bucket or "", event.bytes)
+        books.raise_waiting(event.model)
 
 
 def _policy_applied(books: Books, entry: Entry, event: Event) -> None:
