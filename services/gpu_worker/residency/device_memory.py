@@ -7,7 +7,7 @@ host memory, prepared, for a job that comes next; it loads as soon as there is r
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
 
@@ -15,11 +15,11 @@ from contracts.model_spec import ModelSpec
 from services.gpu_worker.devices import Device
 from services.gpu_worker.process.bounds import Bounds
 from services.gpu_worker.process.resident import Environment, Resident
+from services.gpu_worker.residency.ahead import Ahead
 from services.gpu_worker.residency.children import Children
-from services.gpu_worker.residency.ledger import Holding, Ledger, Load, Stage, TooLarge, Use, Wait, Want, is_same
+from services.gpu_worker.residency.ledger import Ledger, Load, Stage, TooLarge, Use, Wait, Want
 
 OWN = "_"  # models of ours, which no file can name: their name begins so
-_GONE = (Stage.LEAVING, Stage.STUCK)
 log = structlog.get_logger()
 
 
@@ -52,10 +52,9 @@ class DeviceMemory:
         self._loop = asyncio.get_running_loop()
         self._line = asyncio.Lock()  # those who need bytes that are not free, in the order they came
         self._is_short = False  # the first in line waits for bytes: nobody else may take them
-        self._asked: list[Want] = []  # by those in line
-        self._wishes: dict[Hashable, list[Want]] = {}  # slot -> what it runs next
         self._doomed: set[int] = set()  # to be evicted as soon as they are idle
         self._timer: asyncio.TimerHandle | None = None
+        self._ahead = Ahead(self.children, bounds, self._line, self._begin_load, self._load)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -94,7 +93,7 @@ class DeviceMemory:
         if self.children[decision.id].condemned:  # its end is near, and nobody has told us yet
             self.ledger.leave(self.ledger.holdings[decision.id])
             return None
-        self._grant(slot, want)
+        self._ahead.begin(slot, want)
         return self._use(decision)
 
     def ask(self, slot: Hashable, want: Want) -> "asyncio.Task[Resident | Refusal]":
@@ -103,10 +102,10 @@ class DeviceMemory:
         Whoever loads it says so by `loaded`, and gives it back by `release`. Raises OSError if no process can be
         started.
         """
-        self._grant(slot, want)
-        self._asked.append(want)
+        self._ahead.begin(slot, want)
+        self._ahead.asked.append(want)
         asking = self.children.spawn(self._in_line(want))
-        asking.add_done_callback(lambda _: self._asked.remove(want))
+        asking.add_done_callback(lambda _: self._ahead.asked.remove(want))
         return asking
 
     def loaded(self, resident: Resident) -> None:
@@ -143,12 +142,7 @@ class DeviceMemory:
 
     def expect(self, slot: Hashable, wants: Sequence[Want]) -> None:
         """Note what a slot runs next, in order; the first that is not here is brought into host memory."""
-        before = self._wishes.pop(slot, None)
-        if wants:
-            self._wishes[slot] = list(wants)
-            self._fulfil()
-        elif before:
-            self._loop.call_later(self.bounds.host_s, self._drop_unwanted)
+        self._ahead.expect(slot, wants)
 
     async def load_model(self, want: Want) -> Refusal | None:
         """Have a model resident before anybody asks for it; returns why not. Raises OSError."""
@@ -219,7 +213,7 @@ class DeviceMemory:
         self.children.confine_idle()
         resident = self.children[number]
         resident.slice_bytes = decision.bytes
-        self._loop.call_soon(self._fulfil)
+        self._loop.call_soon(self._ahead.fulfil)
         return resident
 
     async def _load(self, resident: Resident) -> bool:
@@ -231,67 +225,6 @@ class DeviceMemory:
             await resident.reap()
         self.release(resident, None)
         return resident.is_ready
-
-    def _fulfil(self) -> None:
-        """Bring the first model that a slot needs next and that is not here into host memory: one for the device."""
-        missing = [want for wants in self._wishes.values() for want in wants if not self._has(want.model)]
-        if not missing or self.children.is_closed or any(self._is_wanted(each) for each in self.children.hosts):
-            return
-        self._drop_unwanted()
-        first, most_bytes = missing[0], self.ledger.room_bytes
-        try:
-            holding = self.children.start(first.model)
-        except OSError as error:  # the job itself will say so
-            log.warning("child_not_prepared", model=first.model.reference, detail=error.strerror)
-        else:
-            room = first if first.bytes <= most_bytes else replace(first, bytes=most_bytes)
-            self.children.spawn(self._bring(room, holding))
-
-    async def _bring(self, want: Want, holding: Holding) -> None:
-        """Load a prepared child as soon as there is room, unless its job does so first or comes no more."""
-        resident = self.children[holding.id]
-        if not await resident.prepare():
-            return
-        while holding.stage is Stage.HOST and not resident.is_gone and self._is_wanted(holding) and not want.alone:
-            async with self._line:
-                if await self._has_room(want, holding):
-                    break
-            await self.children.change()
-        else:
-            return
-        await self._load(resident)
-
-    async def _has_room(self, want: Want, holding: Holding) -> bool:
-        """Begin to load a prepared child if there is room now, or is once idle ones have left."""
-        for _ in range(2):
-            decision = self.ledger.decide(want, self._loop.time())
-            if holding.stage is not Stage.HOST or not isinstance(decision, Load) or decision.id != holding.id:
-                return False
-            if not decision.evict:
-                self._begin_load(decision, holding.id)
-                return True
-            leaving = [self.ledger.holdings[number] for number in decision.evict]
-            await self.children.evict(leaving, self.children[holding.id])
-        return False
-
-    def _grant(self, slot: Hashable, want: Want) -> None:
-        """Take a pass that begins off what its slot runs next."""
-        wishes = self._wishes.get(slot)
-        if wishes and want in wishes:
-            wishes.remove(want)
-
-    def _has(self, model: ModelSpec) -> bool:
-        return any(is_same(each.model, model) and each.stage not in _GONE for each in self.children.holdings)
-
-    def _is_wanted(self, holding: Holding) -> bool:
-        wanted = (want.model for wants in (self._asked, *self._wishes.values()) for want in wants)
-        return holding.model in wanted
-
-    def _drop_unwanted(self) -> None:
-        """End children in host memory that no slot runs next."""
-        unwanted = [each for each in self.children.hosts if not self._is_wanted(each)]
-        if unwanted and not self.children.is_closed:
-            self.children.spawn(self.children.evict(unwanted))
 
     def _watch_expiry(self) -> None:
         """Be back when an idle model's time is over."""
