@@ -2,64 +2,17 @@
 
 import asyncio
 import resource
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from contracts.model_spec import ModelSpec
-from services.gpu_worker.process.bounds import Bounds
 from services.gpu_worker.process.frames import Progress
 from services.gpu_worker.residency.device_memory import Refusal
 from services.gpu_worker.residency.ledger import Want
-from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict
-from tests.gpu_worker.rig import PATIENCE_S, QUICK, Recorder, Rig, alive, eventually, model, rig
-
-MIB = 1 << 20
-AUTHOR = '''
-"""Takes so much of the device in load() and so much more in run(), and writes to all of it."""
-import os, time
-def block(mib):
-    taken = bytearray(int(mib) << 20)
-    taken[::4096] = b"x" * len(range(0, len(taken), 4096))
-    return taken
-def prepare():
-    time.sleep(float(os.environ.get("PREPARE_S", "0")))
-def load(device, prepared):
-    time.sleep(float(os.environ.get("LOAD_S", "0")))
-    return block(os.environ.get("HOLD_MIB", "40"))
-def run(model, inputs, job):
-    mine = block(inputs.get("mib", 1))
-    for step in range(inputs.get("steps", 1)):
-        job.progress(step, inputs.get("steps", 1))
-        time.sleep(inputs.get("step_s", 0))
-    return {"pid": os.getpid()}
-'''
-
-
-def named(folder: Path, name: str, hold_mib: int = 40, **env: str) -> ModelSpec:
-    """Return a model that holds so much while it is resident."""
-    entry = folder / "author.py"
-    entry.write_text(AUTHOR)
-    return replace(model("noop"), name=name, entry=entry, env={"HOLD_MIB": str(hold_mib), **env})
-
-
-@asynccontextmanager
-async def sim(folder: Path, device_mib: int, bounds: Bounds = QUICK, max_models: int = 4) -> AsyncIterator[Rig]:
-    async with rig(folder, bounds, "sim", device_mib=device_mib, max_models=max_models) as own:
-        yield own
-
-
-async def run(own: Rig, spec: ModelSpec, budget_mib: int = 64, **inputs: float) -> tuple[Outcome, Recorder]:
-    recorder = Recorder()
-    async with asyncio.timeout(PATIENCE_S):
-        return await own.slot.run(own.attempt(spec, budget_mib, **inputs), recorder), recorder
-
-
-def pids(own: Rig) -> dict[str, int]:
-    return {str(each["model"]): int(str(each["childPid"])) for each in own.memory.children.describe()}
+from services.gpu_worker.slots.outcome import Stop, Verdict
+from tests.gpu_worker.residents import MIB, named, pids, run, sim
+from tests.gpu_worker.rig import PATIENCE_S, QUICK, Recorder, Rig, alive, eventually, model
 
 
 async def test_two_that_fit_stay_and_the_second_round_loads_nothing(tmp_path: Path) -> None:
@@ -153,63 +106,6 @@ async def test_never_more_models_than_allowed(tmp_path: Path) -> None:
         for name in "abc":
             await run(own, named(tmp_path, name))
         assert own.memory.models == ("b@1", "c@1")
-
-
-async def test_what_comes_next_is_prepared_while_the_present_job_runs_and_adopted(tmp_path: Path) -> None:
-    """Prewarm: imports and prepare() are over before the slot is free; only load() is left to wait for."""
-    a, b = named(tmp_path, "a"), named(tmp_path, "b", PREPARE_S="0.4")
-    async with sim(tmp_path, 80) as own:
-        running, hear = asyncio.create_task(run(own, a, 70, steps=100, step_s=0.02)), own.slot
-        await eventually(lambda: hear.state == "busy", "a runs")
-        own.slot.expect([Want(b, 70 * MIB)])
-        await eventually(lambda: "b@1" in pids(own), "b is started")
-        prepared = pids(own)["b@1"]
-        assert [each["state"] for each in own.memory.children.describe()] == ["busy", "prepared"]
-        await running
-        outcome, heard = await run(own, b, 70)
-        assert outcome.result == {"pid": prepared}
-        assert (heard.loaded[0].evicted, heard.loaded[0].ms < 300) == (("a@1",), True)
-
-
-async def test_what_prepare_made_and_load_copied_is_the_devices(tmp_path: Path) -> None:
-    """The host's copy goes after the load: it must not hide what the device holds from who would come in beside it."""
-    entry = tmp_path / "copies.py"
-    author = "def prepare():\n    return bytearray(b'x' * (60 << 20))\n"
-    author += "def load(device, prepared):\n    return bytes(prepared)\n"
-    entry.write_text(author + "def run(model, inputs, job):\n    return bytearray(inputs['mib'] << 20) and None\n")
-    spec = replace(model("noop"), name="copies", entry=entry)
-    async with sim(tmp_path, 100) as own:
-        outcome, _ = await run(own, spec, 90, mib=25)
-        (there,) = own.memory.children.describe()
-        assert (outcome.verdict, there["bytes"]) == (Verdict.COMPLETED, pytest.approx(62 * MIB, abs=2 * MIB))
-        assert outcome.peak_bytes == pytest.approx(85 * MIB, abs=3 * MIB)
-        assert (await run(own, spec, 90, mib=40))[0].code == "out_of_memory"
-
-
-async def test_what_comes_next_is_loaded_beside_the_present_job_where_it_fits(tmp_path: Path) -> None:
-    a, b = named(tmp_path, "a"), named(tmp_path, "b")
-    async with sim(tmp_path, 200) as own:
-        running = asyncio.create_task(run(own, a, steps=100, step_s=0.02))
-        await eventually(lambda: own.slot.state == "busy", "a runs")
-        own.slot.expect([Want(b, 64 * MIB)])
-        await eventually(lambda: own.memory.is_warm(b), "b is loaded")
-        assert own.slot.state == "busy"
-        await running
-        _, heard = await run(own, b)
-        assert heard.loads == []
-
-
-async def test_a_child_that_nobody_wants_any_more_is_ended(tmp_path: Path) -> None:
-    a, b, c = (named(tmp_path, name) for name in "abc")
-    async with sim(tmp_path, 80, replace(QUICK, host_s=0.1)) as own:
-        running = asyncio.create_task(run(own, a, 70, steps=100, step_s=0.02))
-        await eventually(lambda: own.slot.state == "busy", "a runs")
-        own.slot.expect([Want(b, 70 * MIB)])
-        own.slot.expect([Want(c, 70 * MIB)])  # b was withdrawn, c came instead
-        await eventually(lambda: set(pids(own)) == {"a@1", "c@1"}, "b is gone, c is there")
-        own.slot.expect([])
-        await eventually(lambda: set(pids(own)) == {"a@1"}, "c is gone, too")
-        await running
 
 
 async def test_a_second_slot_shares_the_device_and_waits_with_a_reason(tmp_path: Path) -> None:

@@ -1,11 +1,7 @@
-"""Limits, pauses, budgets and long runs in the fold and in the turns, on a pool without a store."""
+"""External limits: tokens, refusals of a provider, and who waits behind them, on a pool without a store."""
 
 from contracts import events as ev
 from contracts.job import JobStatus
-from contracts.policy import SchedulingPolicy
-from contracts.tenant import Configuration, Tenant
-from services.scheduler.copying import Copying
-from services.scheduler.fold.budgets import DAY_MS
 from services.scheduler.fold.job_folds import LONGEST_REFUSAL_MS
 from services.scheduler.fold.snapshot import dump, load
 from services.scheduler.turns import next_due_ms
@@ -15,14 +11,10 @@ from tests.scheduler.world import RULES, World
 LIMIT = {"moderation": ev.ResourceRule(rate=2, window_ms=1_000)}
 
 
-def applied(world: World, **facts: object) -> None:
-    world.turn(policy=ev.PolicyApplied(position="9-0", **facts))  # type: ignore[arg-type]
-
-
 def limited_world(slots: int = 4) -> World:
     world = World()
     world.worker(slots=slots)
-    applied(world, resources=LIMIT)
+    world.configured(resources=LIMIT)
     return world
 
 
@@ -36,9 +28,6 @@ def refuse(world: World, job_id: str, resource: str | None = "moderation", retry
         reason="rate_limited", attempt=job.attempt - 1, resource=resource, retry_after_ms=retry_after_ms
     )
     world.write(job_id, ev.JobDeviceReleased(gpu_ms=700), event, fence=job.fence)
-
-
-# -- external limits ------------------------------------------------------------------------------------------------
 
 
 def test_a_job_that_draws_on_a_limit_waits_for_a_token_and_holds_up_nobody() -> None:
@@ -220,162 +209,3 @@ def test_what_waits_behind_a_limit_is_never_lost() -> None:
         world.now_ms += 1_000
 
     assert {job.status for job in world.state.jobs.values()} == {JobStatus.COMPLETED}
-
-
-# -- pauses and budgets ---------------------------------------------------------------------------------------------
-
-
-def test_a_pause_takes_back_what_lies_on_decks_and_lets_run_what_runs() -> None:
-    for facts in (
-        {"paused": True},
-        {"paused_models": ("echo",)},
-        {"weights": {"t_a": 3.0}, "tenants": {"t_a": ev.TenantRule(paused=True)}},
-    ):
-        world = World()
-        world.worker()
-        running, waiting = world.submit(), world.submit()
-        world.turn()
-        world.start(running)
-        world.turn()
-        assert world.on_decks() == [waiting]
-
-        applied(world, **facts)
-        world.turns()
-
-        assert world.on_decks() == []
-        assert world.types(waiting)[-1] == "job.unassigned"
-        assert world.job(waiting).not_before_ms is None
-        assert world.job(running).status is JobStatus.IN_PROGRESS
-        assert dump(load(dump(world.state))) == dump(world.state)
-        applied(world, paused=False, paused_models=(), tenants={"t_a": ev.TenantRule()})
-        world.turns()
-        assert world.on_decks() == [waiting]
-        assert verify(world.entries) == []
-
-
-def test_a_budget_of_the_day_parks_its_tenant_is_told_once_and_is_whole_again_after_midnight() -> None:
-    world = World()
-    world.worker(slots=2)
-    applied(world, weights={"t_a": 3.0}, tenants={"t_a": ev.TenantRule(gpu_seconds_per_day=15)})
-    first = world.submit()
-    world.turns()
-    world.start(first)
-    second, other = world.submit(), world.submit("t_b")
-    world.turns()
-    world.start(second)
-    third = world.submit()
-    world.turns()
-    told = [entry.event() for entry in world.entries if entry.type == "tenant.budget_exhausted"]
-    assert [(event.used_gpu_seconds, event.limit_gpu_seconds) for event in told] == [(20, 15)]  # type: ignore[union-attr]
-    assert world.on_decks() == [other]
-
-    world.complete(first, gpu_ms=3_000)  # a true-up frees budget, too
-    world.turns()
-    assert third in world.on_decks()
-    world.decline(third, "overtaken")
-    world.complete(second, gpu_ms=30_000)
-    world.turns()
-    assert third not in world.on_decks()
-
-    midnight_ms = (world.now_ms // DAY_MS + 1) * DAY_MS
-    assert world.state.budgets.renews_at_ms == midnight_ms
-    world.now_ms = midnight_ms
-    world.turns()
-
-    assert [entry.type for entry in world.entries].count("budgets.renewed") == 1
-    assert third in world.on_decks()
-    assert verify(world.entries) == []
-
-
-# -- long runs and faults -------------------------------------------------------------------------------------------
-
-
-def test_a_run_far_beyond_its_estimate_is_charged_again_and_again_but_rarely() -> None:
-    world = World()
-    world.worker()
-    job_id = world.running(timeout_ms=10_000_000)
-    began_ms = world.now_ms
-    for _ in range(8):
-        due_ms = next_due_ms(world.state, RULES, world.now_ms)
-        assert due_ms is not None
-        world.now_ms = due_ms
-        world.turns()
-
-    charges = [entry.event().gpu_ms for entry in world.entries if entry.type == "job.recharged"]  # type: ignore[union-attr]
-    assert charges == [20_000 << n for n in range(8)]
-    assert world.job(job_id).charged_ms == charges[-1] <= world.now_ms - began_ms
-
-
-def test_device_time_of_an_infrastructure_fault_is_given_back() -> None:
-    world = World()
-    world.worker()
-    job_id = world.running()
-    error = ev.ErrorFacts(code="artifact_upload_failed", retryable=True)
-    failed = ev.JobAttemptFailed(
-        error=error, attempt=1, will_retry=True, next_attempt_at_ms=world.now_ms + 1, gpu_ms=800
-    )
-    world.write(job_id, ev.JobDeviceReleased(gpu_ms=800), failed, fence=1)
-    assert world.state.budgets.used_ms == {}
-
-    world.now_ms += 1
-    world.turns()
-    world.start(job_id)
-    crash = ev.ErrorFacts(code="child_exited", retryable=True, exit_code=3)
-    world.write(job_id, ev.JobAttemptFailed(error=crash, attempt=2, will_retry=False, gpu_ms=800), fence=2)
-    assert world.state.budgets.used_ms == {"t_a": 800}
-
-
-def test_the_other_decks_of_a_job_that_started_are_freed_by_the_leader() -> None:
-    world = World()
-    for name in ("w1", "w2", "w3"):
-        world.worker(name)
-    job_id = world.submit()
-    for number, name in enumerate(("w1", "w2", "w3")):
-        event = ev.JobAssigned(worker_id=name, offer_id=f"x{number}", slot=0, device="dev-0", est_ms=1_000)
-        world.write(job_id, event)
-    start = ev.JobStarted(worker_id="w2", offer_id="x1", slot=0, device="dev-0", attempt=1)
-    world.write(job_id, start, fence=1)
-    later = world.submit()
-    assert world.on_decks() == [job_id, job_id]
-    assert dump(load(dump(world.state))) == dump(world.state)
-
-    made = world.turn()
-
-    assert sorted(decision.write.subject for decision in made) == ["w1", "w3"]
-    assert [decision.write.work[0].kind for decision in made] == ["withdraw", "withdraw"]
-    world.turns()
-    assert world.on_decks() == [later]
-
-
-# -- copying --------------------------------------------------------------------------------------------------------
-
-
-def test_the_leader_copies_every_knob_rule_pause_and_limit_once() -> None:
-    world = World()
-    limits = ev.TenantLimits(concurrency=2, gpu_seconds_per_day=60)
-    configuration = Configuration(
-        position="7-0",
-        tenants={"t_paid": Tenant("t_paid", "enterprise", 0.5, limits, paused=True), "t_plain": Tenant("t_plain")},
-        policies={"default": ev.PolicyFacts(lead_s=5, tier_weights={"enterprise": 4})},
-        paused_pools=frozenset({"default"}),
-        paused_models=frozenset({"echo"}),
-        resources=LIMIT,
-    )
-    copying = Copying("default", SchedulingPolicy(bypass_s=30))
-
-    event = copying.changed(configuration, world.state)
-    assert event is not None
-    assert (event.weights, event.paused, event.paused_models) == ({"t_paid": 2.0}, True, ("echo",))
-    assert event.tenants == {
-        "t_paid": ev.TenantRule(tier="enterprise", concurrency=2, gpu_seconds_per_day=60, paused=True)
-    }
-    assert event.policy is not None
-    assert (event.policy.lead_s, event.policy.bypass_s) == (5, 30)
-    world.turn(policy=event)
-
-    assert copying.changed(configuration, world.state) is None
-    assert Copying("default", SchedulingPolicy(bypass_s=30)).changed(configuration, world.state) is None
-
-
-def test_an_installation_that_configures_nothing_copies_nothing() -> None:
-    assert Copying("default", SchedulingPolicy()).changed(Configuration(position="1-0"), World().state) is None

@@ -111,6 +111,10 @@ class World:
             self.write(decision.write.subject, *decision.write.events, fence=decision.write.fence)
         return made
 
+    def configured(self, **facts: Any) -> None:
+        """Copy this of the configuration in a turn."""
+        self.turn(policy=ev.PolicyApplied(position="9-0", **facts))
+
     def turns(self, most: int = 50) -> None:
         """Make turns until one does nothing."""
         for _ in range(most):
