@@ -2,11 +2,13 @@
 
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from contracts.body import Body, Reason
 from contracts.events import Tier
 from contracts.policy import PolicySeconds, Share, Weight
+from contracts.webhook_hosts import is_host_pattern
 
 Scope = Literal[
     "jobs:write",
@@ -35,6 +37,16 @@ class TenantLimits(Body):
 TenantWeight = Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)]
 
 
+def _host_pattern(text: str) -> str:
+    if not is_host_pattern(text):
+        raise PydanticCustomError("value_error", "must be a host in lower case, or *. before one")
+    return text
+
+
+# Where a tenant's webhooks may go; null: to any host, an empty list: to none.
+WebhookHosts = Annotated[tuple[Annotated[str, AfterValidator(_host_pattern)], ...], Field(strict=False, max_length=256)]
+
+
 class TenantCreate(Body):
     """Body of `POST /admin/v1/tenants`."""
 
@@ -42,15 +54,17 @@ class TenantCreate(Body):
     tier: Tier = "standard"
     weight: TenantWeight = 1.0
     limits: TenantLimits = TenantLimits()
+    webhook_hosts: WebhookHosts | None = None
     reason: Reason = ""
 
 
 class TenantPatch(Body):
-    """Body of `PATCH /admin/v1/tenants/{t}`: what is left out stays as it is."""
+    """Body of `PATCH /admin/v1/tenants/{t}`: what is left out stays as it is; `webhookHosts` null means any host."""
 
     tier: Tier | None = None
     weight: TenantWeight | None = None
     limits: TenantLimits | None = None
+    webhook_hosts: WebhookHosts | None = None
     reason: Reason = ""
 
 

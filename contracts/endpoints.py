@@ -4,6 +4,7 @@ Promises: nothing of `Private` is in the log, in a repr or in an error text; the
 come in as arguments.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -67,6 +68,16 @@ def matches(pattern: str, event_type: str) -> bool:
 def is_pattern(text: str) -> bool:
     """Whether a pattern means any event at all: one that means none would be silence that nobody can explain."""
     return any(matches(text, event_type) for event_type in SUBSCRIBABLE)
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port of a URL that was judged: what may be told of it.
+
+    >>> origin_of("https://App.example:8443/hook?token=x")
+    'https://app.example:8443'
+    """
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{re.split('[/?#]', rest, maxsplit=1)[0]}".lower()
 
 
 def as_told(known: Endpoint | None, event: EndpointEvent, position: str) -> Endpoint | None:

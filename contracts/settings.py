@@ -118,6 +118,7 @@ class WebhookSettings(Group):
     circuit_s: Positive = (
         30.0  # an endpoint that only fails is left alone for so long, doubled each time up to 20 times
     )
+    tenant_endpoints: Count = 20  # endpoints that one tenant may have
 
     @field_validator("schedule", mode="before")
     @classmethod

@@ -1,9 +1,19 @@
 """Ids and chance of one process; the pure code gets both as arguments."""
 
+import base64
 import os
 from collections.abc import Callable
 
-from contracts.ids import RANDOM_BITS, ArtifactId, JobId, mint_job_id, mint_token, mint_upload_id
+from contracts.ids import (
+    RANDOM_BITS,
+    ArtifactId,
+    EndpointId,
+    JobId,
+    mint_endpoint_id,
+    mint_job_id,
+    mint_token,
+    mint_upload_id,
+)
 
 
 class Mint:
@@ -35,6 +45,14 @@ class Mint:
     def upload_id(self, pool_code: str) -> ArtifactId:
         """Return the id of a file that a caller will send."""
         return mint_upload_id(self._now_ms(), self._bits(80), pool_code)
+
+    def endpoint_id(self) -> EndpointId:
+        """Return the id of a new webhook endpoint."""
+        return mint_endpoint_id(self._now_ms(), self._bits(80))
+
+    def webhook_secret(self) -> str:
+        """Return a new secret as Standard Webhooks write it."""
+        return "whsec_" + base64.b64encode(self._bits(256).to_bytes(32, "big")).decode()
 
     def salt(self) -> str:
         """Return what makes the digest of a body useless for guessing the body."""

@@ -38,6 +38,7 @@ _CODES = {
     "greater_than_equal": "too_small",
     "less_than_equal": "too_large",
     "contradiction": "contradiction",
+    "header_not_allowed": "header_not_allowed",
     "value_error": "bad_format",
 }
 

@@ -42,4 +42,5 @@ class Route:
     media_type: str = "application/json"
     problems: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
+    needs_body: bool = True  # where there is one; else leaving it out means the one without fields
     takes_file: bool = False  # its body is bytes, of a size that its handler knows

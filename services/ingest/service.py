@@ -32,6 +32,8 @@ from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.cancel_many import CancelManyHandler
 from services.ingest.handlers.change import ChangeHandler
+from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
+from services.ingest.handlers.endpoints import EndpointHandlers
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
@@ -44,6 +46,7 @@ from services.ingest.handlers.read import JobReader
 from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.uploads import UploadHandlers
+from services.ingest.handlers.webhook_keys import WebhookKeysHandler
 from services.ingest.handlers.worker_commands import WorkerCommandHandlers
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.log_tails import LogTails
@@ -64,6 +67,7 @@ from services.ingest.table import (
 )
 from services.ingest.views.openapi import openapi
 from services.ingest.watch import JobWatch
+from services.ingest.webhook_table import endpoint_action_routes, endpoint_routes
 
 log: Logger = structlog.get_logger(service="ingest")
 
@@ -167,6 +171,8 @@ class IngestService:
             *admin_routes(AdminHandlers(context)),
             *worker_routes(workers, WorkerCommandHandlers(context, workers)),
             *scheduling_routes(PoolHandlers(context), PauseHandlers(context)),
+            *endpoint_routes(EndpointHandlers(context), WebhookKeysHandler(context)),
+            *endpoint_action_routes(EndpointActionHandlers(context)),
             *info_routes(info, LimitsHandler(context)),
         )
         info.publish(openapi(routes, _version()))

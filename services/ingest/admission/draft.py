@@ -6,7 +6,6 @@ be run, shown and reproduced from it alone; the log gets digests and scheduling 
 
 import hashlib
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 import orjson
@@ -18,8 +17,7 @@ from contracts.model_spec import ModelSpec, bucket_of, check_input, draw_seed
 from contracts.profiles import Prediction
 from contracts.store.jobs import Dedup
 from contracts.store.write import Write
-from contracts.webhook_target import AllowPrivate, TargetFault, explain, judge_url
-from services.ingest.edge.problems import Fault, Problem
+from services.ingest.edge.problems import Fault
 from services.ingest.requests import invalid_input
 from services.ingest.views.body_lines import JsonObject
 
@@ -108,7 +106,7 @@ def _dedup(asked: JobDedup, origin: Origin) -> Dedup:
     return Dedup(digest, asked.ttl_seconds * 1000 if asked.mode == "ttl" else 0)
 
 
-def check(data: GenerationJobData, model: ModelSpec | None, allow_private: AllowPrivate) -> ModelSpec:
+def check(data: GenerationJobData, model: ModelSpec | None) -> ModelSpec:
     """Judge what the shape cannot say. Raises Problem with every fault found."""
     if model is None:
         raise invalid_input(
@@ -119,17 +117,7 @@ def check(data: GenerationJobData, model: ModelSpec | None, allow_private: Allow
         faults.append(Fault("/pool", "unknown_pool", "the model does not run in this pool"))
     if faults:
         raise invalid_input(tuple(faults))
-    if data.webhook_url is not None:
-        fault = _judged(data.webhook_url, allow_private)
-        if fault is not None:
-            raise Problem("webhook_url_not_allowed", "", (Fault("/webhookUrl", fault, explain(fault)),))
     return model
-
-
-@lru_cache(maxsize=1_024)
-def _judged(url: str, allow_private: AllowPrivate) -> TargetFault | None:
-    # Most jobs of an application name the same URL.
-    return judge_url(url, allow_private)
 
 
 def _subscribed(data: GenerationJobData) -> tuple[str, ...] | None:

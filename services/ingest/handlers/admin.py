@@ -1,12 +1,12 @@
 """Tenants and keys: configuration as events, each write with who did it and why."""
 
-import base64
 import secrets
 
 from aiohttp import web
 
 from contracts import events as ev
 from contracts.admin_api import KeyCreate, TenantCreate, TenantPatch
+from contracts.endpoints import tenant_secret
 from contracts.errors import Rejected
 from contracts.tenant import ApiKey, Configuration, Tenant
 from contracts.times import instant
@@ -29,7 +29,7 @@ class AdminHandlers(ConfiguredHandlers):
     async def create_tenant(self, request: web.Request, caller: Caller) -> web.Response:
         """Create a tenant; its webhook secret is shown this once."""
         wanted = await self._read(request, TenantCreate)
-        secret = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+        secret = self._mint.webhook_secret()
         limits = ev.TenantLimits(**wanted.limits.model_dump(by_alias=False))
 
         def decide(state: Configuration) -> ev.Event:
@@ -40,11 +40,12 @@ class AdminHandlers(ConfiguredHandlers):
                 tier=wanted.tier,
                 weight=wanted.weight,
                 limits=limits,
+                webhook_hosts=wanted.webhook_hosts,
                 reason=wanted.reason,
                 by=caller.key_id,
             )
 
-        state = await self._change(decide, wanted.id, {f"webhook:{wanted.id}": secret})
+        state = await self._change(decide, wanted.id, {tenant_secret(wanted.id): secret})
         view = tenant_view(state.tenants[wanted.id]) | {"webhookSecret": secret}
         return json_answer(view, 201, {"Location": f"/admin/v1/tenants/{wanted.id}"})
 
@@ -71,6 +72,9 @@ class AdminHandlers(ConfiguredHandlers):
                 tier=wanted.tier or tenant.tier,
                 weight=tenant.weight if wanted.weight is None else wanted.weight,
                 limits=tenant.limits.model_copy(update=changed),
+                webhook_hosts=wanted.webhook_hosts
+                if "webhook_hosts" in wanted.model_fields_set
+                else tenant.webhook_hosts,
                 reason=wanted.reason,
                 by=caller.key_id,
             )
@@ -144,6 +148,7 @@ def tenant_view(tenant: Tenant) -> JsonObject:
         "weight": tenant.weight,
         "paused": tenant.paused,
         "limits": tenant.limits.model_dump(by_alias=True),
+        "webhookHosts": None if tenant.webhook_hosts is None else list(tenant.webhook_hosts),
         "createdAt": instant(tenant.created_ms),
     }
 

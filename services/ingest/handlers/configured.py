@@ -19,7 +19,7 @@ _PAGE = frozenset({"limit", "cursor"})
 
 
 class ConfiguredHandlers:
-    """Base of the handlers below `/admin/v1` that read and write configuration."""
+    """Base of the handlers that read and write configuration."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -34,6 +34,13 @@ class ConfiguredHandlers:
         check_query(request, query)
         with self._context.room.share() as share:
             return parse_body(kind, await read_body(request, self._context.body_limits, share))
+
+    async def _read_or_default(self, request: web.Request, kind: type[B]) -> B:
+        """Read a body that may be left out: then it is the one without fields."""
+        if not request.can_read_body:
+            check_query(request, NOTHING)
+            return kind()
+        return await self._read(request, kind)
 
     def _page(self, request: web.Request, question: str, views: Mapping[str, JsonObject]) -> web.Response:
         check_query(request, _PAGE)

@@ -25,6 +25,7 @@ from services.ingest.edge.problems import Fault, Problem
 from services.ingest.handlers.read import JobReader
 from services.ingest.minting import Mint
 from services.ingest.requests import fingerprint, invalid_input, run_at_ms
+from services.ingest.targets import check_target
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.jobs import fresh_view
@@ -60,7 +61,7 @@ class Submissions:
     async def submit(self, envelope: Envelope, data: GenerationJobData) -> Submitted:
         """Make the job durable. Raises Problem when it is refused or nobody knows, StoreUnavailable."""
         context, caller = self._context, envelope.caller
-        model = self._model(data)
+        model = self._model(data, caller.tenant_id)
         pools: Mapping[str, str] = {}
         faults: tuple[Fault, ...] = ()
         if ARTIFACTS in data.input:
@@ -129,10 +130,12 @@ class Submissions:
         room_bytes = capacity.room_for(pool, needed)
         return needed if room_bytes == needed.bytes else replace(needed, bytes=room_bytes)
 
-    def _model(self, data: GenerationJobData) -> ModelSpec:
+    def _model(self, data: GenerationJobData, tenant_id: str) -> ModelSpec:
         """Return the model that is asked for, and may be in this way. Raises Problem."""
         context = self._context
-        model = check(data, context.models.find(data.model), context.settings.webhook.allow_private)
+        model = check(data, context.models.find(data.model))
+        if data.webhook_url is not None:
+            check_target(context, tenant_id, data.webhook_url, "/webhookUrl")
         faults = judge(model, data.input, context.settings.inputs.allow_private)
         if faults:
             raise invalid_input(faults)

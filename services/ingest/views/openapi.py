@@ -59,7 +59,7 @@ def _operation(route: Route) -> JsonObject:
         operation["x-scope"] = route.scope
     if route.body is not None:
         schema = {"$ref": _REFS.format(model=route.body.__name__)}
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+        operation["requestBody"] = {"required": route.needs_body, "content": {"application/json": {"schema": schema}}}
     return operation
 
 

@@ -100,6 +100,7 @@ class Tenant(Shape):
     weight: float
     paused: bool
     limits: TenantLimitsShown
+    webhook_hosts: list[str] | None
     created_at: str
     webhook_secret: str | None = None
 
