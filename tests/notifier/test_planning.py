@@ -1,7 +1,5 @@
 """Which deliveries follow from an event."""
 
-from dataclasses import replace
-
 import orjson
 import pytest
 
@@ -54,7 +52,7 @@ def test_without_a_filter_the_default_events_are_sent_and_with_one_only_those():
 def test_the_list_of_the_events_moment_decides_however_late_it_is_planned():
     changed = body(webhookEvents=["job.progress"]) + b'\n{"webhookEvents":["job.started"],"sequence":3}'
     started = ev.JobStarted(worker_id="wrk_1", offer_id="o", slot=0, device="cpu-0", attempt=1)
-    early, late = (replace(entry(started), sequence=sequence) for sequence in (2, 3))
+    early, late = (entry(started)._replace(sequence=sequence) for sequence in (2, 3))
 
     assert plan(early, STATE, read_body(JOB, changed), SOURCE) == ()
     assert len(plan(late, STATE, read_body(JOB, changed), SOURCE)) == 1
