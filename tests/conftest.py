@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 import redis
+from hypothesis import HealthCheck, settings
 
 from contracts.store import Store
 from tests.servers import Server, server_binaries
+
+# How long an example takes says how busy the machine is, and nothing about what is tested.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")
