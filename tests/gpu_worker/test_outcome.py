@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.gpu_worker.process.frames import Cancelled, Done, Failed, LoadFailed
-from services.gpu_worker.slots.outcome import Outcome, Stop, Verdict, classify
+from services.gpu_worker.slots.outcome import BAD_ALLOC, Outcome, Stop, Verdict, classify
 
 DONE = Done("job_1", 1, {"x": 1}, 5.0, 0)
 FRAMES = (
@@ -91,6 +91,13 @@ def test_four_ways_to_die_have_four_codes_with_status_or_signal() -> None:
         ("child_exited", 2, None, True), ("killed", None, 9, True), ("child_crashed", None, 11, True),
         ("out_of_memory", None, None, False),
     ]  # fmt: skip
+
+
+def test_only_an_abort_with_the_words_of_cpp_is_out_of_memory() -> None:
+    said = f"loading\n{BAD_ALLOC}\n  what():  std::bad_alloc\n"
+    ends = [classify(None, status, None, False, words) for status, words in ((-6, said), (-6, ""), (-11, said))]
+    assert [end.code for end in ends] == ["out_of_memory", "child_crashed", "child_crashed"]
+    assert classify(None, -6, Stop.TIMEOUT, False, said).code == "execution_timeout"
 
 
 def test_a_process_lost_on_the_device_is_the_jobs_doing_and_one_lost_with_the_device_is_not() -> None:

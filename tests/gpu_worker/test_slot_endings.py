@@ -1,6 +1,7 @@
 """How an attempt can end, with real children: every way has its own code, and the slot works on afterwards."""
 
 import asyncio
+import ctypes.util
 import os
 import signal
 from pathlib import Path
@@ -61,6 +62,16 @@ async def test_a_dead_child_is_told_by_how_it_died_and_replaced(
         assert (outcome.exit_code, outcome.signal) == (status, number)
         assert outcome.killed_child
         assert outcome.retryable
+        assert (await own.run("echo")).verdict is Verdict.COMPLETED
+
+
+@pytest.mark.skipif(ctypes.util.find_library("stdc++") is None, reason="needs the C++ library")
+async def test_a_library_that_dies_of_bad_alloc_is_out_of_memory_and_no_crash(tmp_path: Path) -> None:
+    """Field case 61: also where C++ ends the process and no exception comes back."""
+    async with rig(tmp_path) as own:
+        outcome = await own.run("bad_alloc")
+        assert (outcome.verdict, outcome.code) == (Verdict.FAILED, "out_of_memory")
+        assert (outcome.signal, outcome.killed_child) == (None, False)  # else two of them would be poison
         assert (await own.run("echo")).verdict is Verdict.COMPLETED
 
 

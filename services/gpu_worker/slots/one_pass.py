@@ -80,7 +80,7 @@ class Pass:
         resident = self.resident
         struck = resident is not None and self.exit_status is not None and oom_kills() > resident.oom_kills
         stop = member.stop or self.stop
-        outcome = classify(last, self.exit_status, stop, host_oom=struck)
+        outcome = classify(last, self.exit_status, stop, struck, resident.process.log.tail if resident else "")
         if stop is None and self.refused is not None:
             outcome = self.refused
         if self.in_batch or (len(self.members) > 1 and self.begun_s is None):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from services.gpu_worker.process.frames import Cancelled, Done, End, Failed, LoadFailed, Memory
 
 OUT_OF_MEMORY, HARDWARE = "out_of_memory", "device_unavailable"
+BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'"
 
 
 class Stop(StrEnum):
@@ -66,8 +67,9 @@ class Outcome(NamedTuple):
 
 
 def classify(
-    last: End | LoadFailed | None, exit_status: int | None, stop: Stop | None, host_oom: bool = False
-) -> Outcome:
+    last: End | LoadFailed | None, exit_status: int | None, stop: Stop | None, host_oom: bool = False,
+    last_words: str = "",
+) -> Outcome:  # fmt: skip
     """Judge an attempt that is over.
 
     Args:
@@ -75,6 +77,7 @@ def classify(
         exit_status: of the child (negative = signal), or None while it lives.
         stop: the first reason for which we began to stop it.
         host_oom: whether the kernel's OOM killer struck on this host meanwhile.
+        last_words: what the child printed at last.
     """
     if stop is Stop.FENCED:
         return Outcome(Verdict.FENCED)
@@ -85,6 +88,9 @@ def classify(
         return _stopped(stop, last, exit_status)
     if last is not None:
         return _framed(last)
+    if exit_status == -signal.SIGABRT and BAD_ALLOC in last_words:
+        message = "a library ended the child: std::bad_alloc"  # in a thread of its own, where nobody catches it
+        return Outcome(Verdict.FAILED, OUT_OF_MEMORY, message)
     return _died(exit_status, host_oom)
 
 
