@@ -233,7 +233,8 @@ async def test_our_own_link_is_signed_and_expires(local: Api) -> None:
             assert refused.status == 403
 
 
-async def test_an_upload_that_breaks_off_leaves_nothing(local: Api, tmp_path: Path) -> None:
+async def half_sent(local: Api) -> tuple[dict[str, Any], Path, asyncio.StreamWriter]:
+    """Send half of a file of 100,000 bytes; returns its ticket, the folder it comes in, and the connection."""
     ticket = await announce(local, bytes(100_000), "application/octet-stream")
     path = ticket["url"].removeprefix("https://gen.example")
     _reader, writer = await asyncio.open_connection("127.0.0.1", local.service.port)
@@ -241,24 +242,24 @@ async def test_an_upload_that_breaks_off_leaves_nothing(local: Api, tmp_path: Pa
     await writer.drain()
     folder = local.service.context.settings.data_dir / "uploads"
     await eventually(lambda: folder.exists() and len(list(folder.iterdir())) == 1, "the upload has begun")
+    return ticket, folder, writer
+
+
+async def test_an_upload_that_breaks_off_leaves_nothing(local: Api, tmp_path: Path) -> None:
+    ticket, folder, writer = await half_sent(local)
     writer.close()
     await eventually(lambda: not list(folder.iterdir()), "nothing of it is left")
     assert (await local.call("POST", ticket["urls"]["complete"])).code == "upload_incomplete"
 
 
 async def test_a_link_takes_one_file_at_a_time(local: Api) -> None:
-    ticket = await announce(local, bytes(100_000), "application/octet-stream")
-    path = ticket["url"].removeprefix("https://gen.example")
-    _reader, writer = await asyncio.open_connection("127.0.0.1", local.service.port)
-    writer.write(f"PUT {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n".encode() + bytes(50_000))
-    await writer.drain()
-    folder = local.service.context.settings.data_dir / "uploads"
-    await eventually(lambda: folder.exists() and len(list(folder.iterdir())) == 1, "the upload has begun")
-    async with local.session.put(local.url + path, data=bytes(100_000)) as second:
+    ticket, folder, writer = await half_sent(local)
+    link = local.url + ticket["url"].removeprefix("https://gen.example")
+    async with local.session.put(link, data=bytes(100_000)) as second:
         assert (second.status, (await second.json())["code"]) == (429, "quota_exceeded")
     writer.close()
     await eventually(lambda: not list(folder.iterdir()), "the first is given up")
-    async with local.session.put(local.url + path, data=bytes(100_000)) as third:
+    async with local.session.put(link, data=bytes(100_000)) as third:
         assert third.status == 204
 
 
