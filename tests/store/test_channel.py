@@ -67,6 +67,22 @@ async def test_a_reply_that_comes_too_late_is_not_given_to_the_next_command(
     assert await echo(own_channel, "next") == b"next"
 
 
+async def blocked_s(channel: Channel, limit_s: float) -> float:
+    """Return after how many seconds an exchange without a reply is given up."""
+    loop = asyncio.get_running_loop()
+    begun_s = loop.time()
+    with pytest.raises(TimeoutError):
+        await channel.exchange([("BLPOP", "nothing", 0)], limit_s)
+    return loop.time() - begun_s
+
+
+@pytest.mark.parametrize("first_s", [LIMIT_S, 0.3])
+async def test_each_exchange_has_its_own_limit_although_they_share_a_timer(channel: Channel, first_s: float) -> None:
+    await echo(channel, "answered", limit_s=first_s)  # its limit lies beyond that of the next one, or before
+
+    assert 0.5 <= await blocked_s(channel, 0.5) < 10.0
+
+
 async def test_a_cancelled_exchange_leaves_nothing_behind(channel: Channel) -> None:
     blocked = asyncio.create_task(channel.exchange([("BLPOP", "nothing", 0)], LIMIT_S))
     await asyncio.sleep(0)
