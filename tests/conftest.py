@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,6 +14,11 @@ from hypothesis import HealthCheck, settings
 
 from contracts.store import Store
 from tests.servers import Server, server_binaries
+
+# Hundreds of processes start here: without bytecode each would compile us anew, and each test worker all tests.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
 
 # How long an example takes says how busy the machine is, and nothing about what is tested.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,7 +1,6 @@
 """The public event record: what a consumer of records reads is what a reader of the log reads."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -20,7 +19,7 @@ ORIGIN = Origin("aa", 3, "https://gen.example")
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 @pytest.mark.parametrize("hooked", [True, False])
 def test_a_record_holds_all_of_its_entry_but_the_way_back(file: Path, hooked: bool) -> None:
-    entry = replace(decode("1764457200123-7", json.loads(file.read_text())), hooked=hooked)
+    entry = decode("1764457200123-7", json.loads(file.read_text()))._replace(hooked=hooked)
     record = orjson.dumps(event_view(entry, JobState(entry.subject), JobState(entry.subject), ORIGIN))
 
     position, read = entry_of(orjson.loads(record), hooked=hooked)
@@ -28,7 +27,7 @@ def test_a_record_holds_all_of_its_entry_but_the_way_back(file: Path, hooked: bo
     assert position == Position("aa", 3, entry.position)
     assert read.raw_data() == entry.raw_data()
     assert read.event() == entry.event()
-    assert replace(read, data=entry.data, previous=entry.previous) == entry
+    assert read._replace(data=entry.data, previous=entry.previous) == entry
 
 
 def test_a_link_is_shown_and_is_not_part_of_the_entry() -> None:
