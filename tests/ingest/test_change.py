@@ -131,7 +131,11 @@ async def test_a_change_decided_on_an_old_state_is_not_applied(api: Api, play: P
     assert (await api.get(f"/v1/jobs/{job_id}")).body["metadata"] == {"first": "1"}
 
 
-async def test_changes_without_a_guard_all_happen_one_after_the_other(api: Api, play: Play) -> None:
+async def test_changes_without_a_guard_all_happen_one_after_the_other(
+    api: Api, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take turns: none depends on how often it may try."""
+    monkeypatch.setattr("services.ingest.handlers.change.CHANGE_TRIES", 1)
     job_id = await api.job()
 
     answers = await asyncio.gather(*(change(api, job_id, metadata={"by": str(n)}) for n in range(40)))

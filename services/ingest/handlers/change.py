@@ -7,6 +7,7 @@ changed that the caller has not seen. The caller's words go into the body of the
 import asyncio
 import random
 from collections.abc import Mapping
+from weakref import WeakValueDictionary
 
 from aiohttp import web
 
@@ -22,14 +23,14 @@ from services.ingest.edge.conditional import etag, is_expected
 from services.ingest.edge.headers import only_header
 from services.ingest.edge.problems import Fault, Problem
 from services.ingest.handlers.answers import check_query, json_answer
-from services.ingest.handlers.read import Details, JobReader, job_not_found
+from services.ingest.handlers.read import Details, JobReader, Shown, job_not_found
 from services.ingest.minting import Mint
 from services.ingest.requests import invalid_input, parse_body
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import change_line
 
 CHANGE_TRIES = 10
-# After a try that somebody else overtook: those who change one job at the same moment must not meet again and again.
+# After a try that another process overtook: those who change one job at the same moment must not meet again and again.
 OVERTAKEN = Backoff(base_ms=4, cap_ms=500, jitter_ratio=1.0)
 MOST_CHANGES = 100  # of metadata and webhook events; each stays in the body, so that the job can be shown as it was
 
@@ -41,6 +42,8 @@ class ChangeHandler:
         self._context = context
         self._reader = reader
         self._mint = Mint(context.now_ms)
+        # Those who change one job take turns here: on a busy machine one of many would lose every race it may run.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def change(self, request: web.Request, caller: Caller) -> web.Response:
         """Change the job and show it; 409 when it has ended, or is not what `If-Match` says."""
@@ -49,10 +52,19 @@ class ChangeHandler:
         with self._context.room.share() as share:
             wanted = parse_body(JobPatch, await read_body(request, self._context.body_limits, share))
         shown = await self._reader.need(caller, request.match_info["id"])
+        turn = self._turns.setdefault(shown.state.id, asyncio.Lock())
+        await self._context.within(turn.acquire())
+        try:
+            return await self._change(shown, wanted, if_match, f"key/{caller.key_id}")
+        finally:
+            turn.release()
+
+    async def _change(self, shown: Shown, wanted: JobPatch, if_match: str | None, by: str) -> web.Response:
+        """Change the job, again when somebody else was faster."""
         for tries in range(1, CHANGE_TRIES + 1):
             details = await self._reader.details(shown)
             _check(details, if_match)
-            events = changes_of(details, wanted, f"key/{caller.key_id}")
+            events = changes_of(details, wanted, by)
             if not events or await self._write(details, wanted, events):
                 view = self._reader.show(details) if not events else await self._reader.view(shown)
                 return json_answer(view, headers={"ETag": etag(view["sequence"])})
