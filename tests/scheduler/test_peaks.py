@@ -35,10 +35,12 @@ def test_a_raised_profile_counts_for_jobs_that_wait_and_for_those_that_come() ->
 def test_who_waits_with_a_raised_profile_has_lost_nothing_and_goes_where_it_fits() -> None:
     world = World()
     world.worker("small", slot_bytes=30)
-    jobs = [world.submit(tenant, vram_bytes=10, bucket="n=1") for tenant in ("t_a", "t_b", "t_b", "t_c")]
-    world.turn()
-    world.start(jobs[0])
-    world.complete(jobs[0], gpu_ms=40_000)
+    jobs = [world.submit("t_a", vram_bytes=10, bucket="n=1") for _ in range(3)]
+    jobs.append(world.submit("t_b", vram_bytes=35, bucket="n=1"))  # it does not fit, and its tenant is owed the more
+    for job_id in jobs[:2]:
+        world.turn()
+        world.start(job_id)
+        world.complete(job_id, gpu_ms=40_000)
     late = world.submit("t_a", vram_bytes=10, bucket="n=1", start_by_ms=600_000)
     before = orjson.loads(dump(world.state))["policy"]
 
@@ -50,7 +52,7 @@ def test_who_waits_with_a_raised_profile_has_lost_nothing_and_goes_where_it_fits
 
     world.worker("large", slots=4, slot_bytes=160, device="gpu-0")
     world.turn()
-    assert {job_id: world.offer_of(job_id).bytes for job_id in world.on_decks()} == dict.fromkeys([*jobs[1:], late], 40)
+    assert {job_id: world.offer_of(job_id).bytes for job_id in world.on_decks()} == dict.fromkeys([*jobs[2:], late], 40)
 
 
 def test_an_offer_that_is_taken_back_reserves_what_is_known_by_then() -> None:
