@@ -1,7 +1,7 @@
 """Baseline of deliveries: a loop that signs a body and POSTs it with aiohttp, a number of them at a time.
 
 No store, no retries, no record of what came of it, no guard. `python -m benchmarks.bare_sender URL COUNT AT_ONCE BYTES
-kept|fresh` prints {"cpu_s", "wall_s"}; `kept` uses one session with its connections, `fresh` a connection for each POST.
+kept|fresh` prints {"cpu_s", "wall_s"}; `kept` uses its connections again, `fresh` has one for each POST.
 """
 
 import asyncio

@@ -115,6 +115,7 @@ class WebhookSettings(Group):
     nameservers: str = ""
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 256  # attempts under way in one process
     endpoint_concurrency: Annotated[int, Field(ge=1, le=1_000)] = 5  # to one endpoint, from all processes together
+    disable_after_s: Positive = 432_000.0  # an endpoint that only failed for so long is disabled
     circuit_s: Positive = (
         30.0  # an endpoint that only fails is left alone for so long, doubled each time up to 20 times
     )

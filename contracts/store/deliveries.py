@@ -32,6 +32,7 @@ from contracts.store.write import KeyRing, Write, encode
 
 OVERDUE_MS = 60_000
 SWEEP_MOST = 500
+HOLD_MOST = 500
 SENT_FIELDS = ("try", "base", "url", "tenant", "job", "event", "message", "body", "traceparent", "planned")
 SHOWN_FIELDS = (
     "state", "try", "base", "endpoint", "job", "event", "message", "planned", "ended", "outcome", "after",
@@ -117,6 +118,11 @@ class Deliveries:
             await self._call("hold_endpoint", [keys.deliveries(pool)], [now_ms, endpoint, most, state, *kept])
         )
 
+    async def hold_all(self, pool: str, endpoint: str, state: str = HELD) -> None:
+        """Take all that waits for an endpoint out of its queue."""
+        while await self.hold_endpoint(pool, endpoint, HOLD_MOST, state=state) == HOLD_MOST:
+            pass
+
     async def revive(
         self, pool: str, endpoint: str, since_ms: int = 0, until_ms: int | None = None, most: int = 500, now_ms: int = 0
     ) -> int:
@@ -160,6 +166,10 @@ class Deliveries:
         waiting, in_flight, dead = raw[2:5]
         oldest = None if raw[5] is None else _ms(raw[5].decode())
         return EndpointRow(row, since, ok, gate, "open" in about, waiting, in_flight, dead, oldest, hours)
+
+    async def mend(self, pool: str, endpoint: str, now_ms: int = 0) -> None:
+        """Close an endpoint's circuit: its owner changed it, so what failed before says nothing more."""
+        await self._call("mend_endpoint", [keys.deliveries(pool)], [now_ms, endpoint])
 
     async def warn(
         self, pool: str, endpoint: str, percent: int, since_ms: int, subject: str, event: ev.Event, now_ms: int = 0

@@ -13,6 +13,7 @@ from contracts import events as ev
 from contracts.endpoints import Private, read_private
 from contracts.errors import Rejected, StoreUnavailable
 from contracts.ids import mint_token, pool_code
+from contracts.positions import entry_key
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
 from contracts.store.channel import Channel
@@ -152,6 +153,8 @@ class Directory:
         return replies.reply(await self._call("configure", ring.keys, args))
 
     def _fold(self, entry: Entry | Poison) -> None:
+        if entry_key(entry.position) <= entry_key(self.configuration.position):
+            return  # the follower and a refresh may read the same; the slower one must not take us back
         if isinstance(entry, Poison):  # kept in the log; every reader skips it alike
             self.configuration = replace(self.configuration, position=entry.position)
             return

@@ -18,7 +18,8 @@ from contracts.settings import Settings, load_settings
 from contracts.store import Store
 from contracts.telemetry import Logger, configure_logging
 from services.notifier.attempt.delivery import Sender
-from services.notifier.courier import Courier, Places
+from services.notifier.sending.courier import Courier, Places
+from services.notifier.sending.delivering import Plan
 from services.notifier.service import Identity, Notifier
 
 EXIT_CONFIGURATION = 2
@@ -62,10 +63,9 @@ async def serve(settings: Settings, log: Logger) -> bool:
         user_agent=f"headrace/{version()}",
     )
     store = Store(settings.redis.url)
-    schedule = Schedule(webhook.schedule)
     places = Places(webhook.concurrency, webhook.endpoint_concurrency)
-    circuit = circuit_of(webhook.circuit_s)
-    courier = Courier(store, sender, schedule=schedule, places=places, log=log, circuit=circuit)
+    plan = Plan(Schedule(webhook.schedule), circuit_of(webhook.circuit_s), webhook.disable_after_s)
+    courier = Courier(store, sender, plan=plan, places=places, log=log)
     try:
         return await Notifier(store, courier, Identity(consumer_name(), settings.public_url), log).run(stop)
     finally:

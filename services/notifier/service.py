@@ -20,9 +20,9 @@ from contracts.errors import StoreUnavailable
 from contracts.store import Store
 from contracts.store.log import pause
 from contracts.telemetry import Logger
-from services.notifier.courier import Courier
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
+from services.notifier.sending.courier import Courier
 
 if TYPE_CHECKING:
     from services.notifier.projection.frontier import ProjectionApp

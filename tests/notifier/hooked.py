@@ -19,7 +19,8 @@ from contracts.store.jobs import Limits
 from contracts.store.write import Write
 from contracts.wire import Entry, decode
 from services.notifier.attempt.delivery import Sender
-from services.notifier.courier import Courier, Places
+from services.notifier.sending.courier import Courier, Places
+from services.notifier.sending.delivering import Plan
 from services.notifier.service import Identity, Notifier
 
 POOL = "default"
@@ -108,6 +109,7 @@ async def notifier(
     places: int = 64,
     of_endpoint: int = 5,
     circuit_s: float = 0.5,
+    disable_after_s: float = 432_000,
 ) -> AsyncIterator[Notifier]:
     """Run a notifier in this loop, and stop it in order."""
     store = Store(url)
@@ -116,10 +118,9 @@ async def notifier(
     courier = Courier(
         store,
         sender,
-        schedule=Schedule(tuple(delays_s)),
+        plan=Plan(Schedule(tuple(delays_s)), circuit_of(circuit_s), disable_after_s),
         places=Places(places, of_endpoint),
         log=log,
-        circuit=circuit_of(circuit_s),
     )
     service = Notifier(store, courier, Identity(consumer, PUBLIC_URL), log, block_ms=50)
     stop = asyncio.Event()

@@ -89,6 +89,7 @@ class Sender:
 
     def _headers(self, post: Post) -> dict[str, str]:
         headers = {
+            **post.headers,
             "Content-Type": "application/json",
             "User-Agent": self._user_agent,
             "Accept-Encoding": "identity",

@@ -1,13 +1,14 @@
 """What one attempt sends, and how it ended. Pure."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from services.notifier.attempt.verdict import Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What one attempt sends; `body` is signed and sent as it is."""
+    """What one attempt sends; `body` is signed and sent as it is, `headers` are the receiver's own."""
 
     url: str
     message_id: str
@@ -16,6 +17,7 @@ class Post:
     secrets: tuple[str, ...]
     body: bytes
     traceparent: str | None = None
+    headers: Mapping[str, str] = field(repr=False, default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,31 +10,23 @@ Does not promise that a receiver gets an event only once: whoever sent and died 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from contracts.deliveries import CIRCUIT, Ask, Circuit, Claimed
-from contracts.errors import Corrupt, StoreUnavailable
-from contracts.retry import Schedule
+from contracts.deliveries import Ask, Claimed
+from contracts.endpoints import Endpoint
+from contracts.errors import StoreUnavailable
 from contracts.store import Store
 from contracts.store.deliveries import SWEEP_MOST
 from contracts.store.log import pause
 from contracts.telemetry import Logger
 from services.notifier.attempt.delivery import Sender
-from services.notifier.attempt.post import Report
-from services.notifier.attempt.verdict import TransportError, Unanswered, describe, judge
-from services.notifier.clock import ServerClock
-from services.notifier.receivers import Receivers
-from services.notifier.record import (
-    StoredDelivery,
-    attempt_events,
-    attempt_of,
-    read_delivery,
-    set_aside,
-    settlement,
-)
-from services.notifier.rooms import DueEndpoint, share
+from services.notifier.sending.clock import ServerClock
+from services.notifier.sending.delivering import Delivering, Plan
+from services.notifier.sending.receivers import Receivers
+from services.notifier.sending.record import attempt_of
+from services.notifier.sending.rooms import DueEndpoint, share
 
 LOOK = 100  # endpoints looked at together; further ones only when these get no place
 LOOK_FURTHER = 10
@@ -73,23 +65,22 @@ class Courier:
         store: Store,
         sender: Sender,
         *,
-        schedule: Schedule,
+        plan: Plan,
         places: Places,
         log: Logger,
-        circuit: Circuit = CIRCUIT,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._store = store
-        self._sender = sender
-        self._schedule = schedule
         self._places = places
-        self._circuit = circuit
         self._receivers = Receivers(store, places.of_endpoint)
         self._log = log
         self._chance = chance
         self._clock = ServerClock(lambda: asyncio.get_running_loop().time())
-        self._attempts: dict[asyncio.Task[bool], UnderWay] = {}
         self._stop = asyncio.Event()
+        self._delivering = Delivering(store, sender, plan, self._receivers, self._clock, log, chance, self._stop)
+        self._attempts: dict[asyncio.Task[bool], UnderWay] = {}
+        self._is_short = False  # an endpoint with something to do got no place
+        self._known: dict[str, Mapping[str, Endpoint]] = {}  # what each pool's loop has seen of the configuration
         self._wakes: list[asyncio.Event] = []
 
     def wake(self) -> None:
@@ -124,12 +115,15 @@ class Courier:
 
     async def claim_once(self, pool: str) -> float:
         """Claim for the places that are free and start the attempts; returns the seconds after which to look again."""
+        await self._follow_changes(pool)
+        self._is_short = False
         for look in range(LOOK_FURTHER):
             if self._free <= 0:
+                self._is_short = True
                 return POLL_S
             due = await self._store.deliveries.due_endpoints(pool, LOOK, look * LOOK)
             self._clock.observe(due.now_ms)
-            if due.endpoints and (asks := await self._asks(due.endpoints)):
+            if due.endpoints and (asks := await self._asks(pool, due.endpoints)):
                 return 0.0 if await self._claim(pool, asks) else GATHER_S
             if len(due.endpoints) < LOOK:
                 break
@@ -157,20 +151,42 @@ class Courier:
     def _free(self) -> int:
         return self._places.of_process - len(self._attempts)
 
-    async def _asks(self, due: Sequence[tuple[str, str]]) -> list[Ask]:
+    async def _follow_changes(self, pool: str) -> None:
+        """Hold what waits for endpoints that were disabled or deleted; try those again that were changed otherwise."""
+        now = self._store.directory.configuration.endpoints
+        before = self._known.get(pool, {})
+        if now is before:
+            return
+        for endpoint_id, endpoint in {**before, **now}.items():
+            known = before.get(endpoint_id)
+            if known is now.get(endpoint_id):
+                continue
+            if (state := self._receivers.off(endpoint.name)) is not None:
+                await self._store.deliveries.hold_all(pool, endpoint.name, state)
+            elif known is not None:
+                await self._store.deliveries.mend(pool, endpoint.name)
+        self._known[pool] = now
+
+    async def _asks(self, pool: str, due: Sequence[tuple[str, str]]) -> list[Ask]:
         # After this, what was disabled before we looked is known to be; an answered call is obeyed at once.
         await self._store.directory.refresh()
-        asks = {name: ask for name, _ in due if (ask := self._receivers.ask(name)) is not None}
+        asks: dict[str, Ask] = {}
+        for name, _ in due:
+            if (state := self._receivers.off(name)) is not None:
+                await self._store.deliveries.hold_all(pool, name, state)
+            else:
+                asks[name] = self._receivers.ask(name)
         running = Counter(attempt.tenant_id for attempt in self._attempts.values())
         endpoints = [DueEndpoint(name, tenant, asks[name].most) for name, tenant in due if name in asks]
         rooms = share(self._places.of_process, running, endpoints)
+        self._is_short |= len(rooms) < len(asks)
         return [replace(asks[name], room=room) for name, room in rooms.items()]
 
     async def _claim(self, pool: str, asks: Sequence[Ask]) -> int:
         now_ms, claims = await self._store.deliveries.claim(pool, asks, CLAIM_MS)
         self._clock.observe(now_ms)
         for claimed in claims:
-            task = asyncio.create_task(self._deliver(pool, claimed))
+            task = asyncio.create_task(self._delivering.deliver(pool, claimed))
             self._attempts[task] = UnderWay(pool, claimed, claimed.fields.get("tenant", ""))
             task.add_done_callback(self._ended)
         return len(claims)
@@ -210,59 +226,11 @@ class Courier:
         return failures + 1, 0.0
 
     def _ended(self, task: asyncio.Task[bool]) -> None:
-        was_full = self._free <= 0
         attempt = self._attempts.pop(task)
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
             # The claim runs out and it is tried again; nothing is recorded that did not happen.
             self._log.error("delivery_failed", delivery_id=attempt.claimed.id, exc_info=error)
-        elif was_full or task.result():
+        elif self._is_short or task.result():
             self.wake()
-
-    async def _deliver(self, pool: str, claimed: Claimed) -> bool:
-        """Make one attempt and record it; returns whether the endpoint has more to do."""
-        try:
-            delivery = read_delivery(claimed)
-            url, secrets = await self._receivers.target(delivery)
-        except Corrupt as error:
-            self._log.error("delivery_set_aside", delivery_id=claimed.id, reason=error.reason)
-            with suppress(StoreUnavailable):
-                await self._store.deliveries.settle(pool, set_aside(claimed))
-            return True
-        except StoreUnavailable:
-            return False  # nothing was sent; it is due again when the claim runs out
-        report = await self._attempt(delivery, url, secrets)
-        return await self._record(pool, delivery, report)
-
-    async def _attempt(self, delivery: StoredDelivery, url: str, secrets: tuple[str, ...]) -> Report:
-        try:
-            return await self._sender.attempt(delivery.post(url, secrets, self._clock.now_ms() // 1000))
-        except ValueError as error:
-            self._log.error("secret_unusable", tenant_id=delivery.tenant_id, reason=str(error))
-            return Report(Unanswered(TransportError.UNSIGNED), 0)
-
-    async def _record(self, pool: str, delivery: StoredDelivery, report: Report) -> bool:
-        """Record the attempt, however long the store is away: it happened, and must be counted once."""
-        now_ms, tries = self._clock.now_ms(), delivery.attempt - delivery.base
-        verdict = judge(report.outcome, tries, now_ms, self._chance(), self._schedule)
-        settled = settlement(delivery, report, verdict, now_ms, self._chance())
-        events = attempt_events(delivery, report, verdict)
-        failures = 0
-        while True:
-            try:
-                # CONFLICT means it is recorded: by this call when its reply was lost, or by another sender.
-                answer = await self._store.deliveries.settle(pool, settled, events, self._circuit)
-                break
-            except StoreUnavailable:
-                failures, _ = await self._fail(failures, self._stop)
-        self._log.info(
-            "webhook_attempted",
-            delivery_id=delivery.id,
-            event_type=delivery.event_type,
-            attempt=delivery.attempt,
-            outcome=describe(report.outcome),
-            verdict=type(verdict).__name__,
-            elapsed_ms=report.elapsed_ms,
-        )
-        return answer.has_more

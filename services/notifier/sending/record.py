@@ -5,7 +5,7 @@ numbers only, never a URL, a body or a secret.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import orjson
 
@@ -29,6 +29,15 @@ SPREAD_RATIO = 0.2
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """Where a delivery goes, what signs it, and the receiver's own headers."""
+
+    url: str = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False, default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class StoredDelivery:
     """A claimed delivery as it is to be sent.
 
@@ -47,14 +56,15 @@ class StoredDelivery:
     body: bytes
     traceparent: str | None = None
 
-    def post(self, url: str, secrets: tuple[str, ...], timestamp_s: int) -> Post:
+    def post(self, target: Target, timestamp_s: int) -> Post:
         """Return the attempt; every try sends the same id and bytes with a time and a signature of its own."""
         return Post(
-            url=url,
+            url=target.url,
             message_id=self.message_id,
             attempt=self.attempt,
             timestamp_s=timestamp_s,
-            secrets=secrets,
+            secrets=target.secrets,
+            headers=target.headers,
             body=self.body,
             traceparent=self.traceparent,
         )
@@ -115,7 +125,9 @@ def settlement(delivery: StoredDelivery, report: Report, verdict: Verdict, now_m
     )
 
 
-def attempt_events(delivery: StoredDelivery, report: Report, verdict: Verdict) -> tuple[ev.Event, ...]:
+def attempt_events(
+    delivery: StoredDelivery, report: Report, verdict: Verdict, endpoint_id: str | None
+) -> tuple[ev.Event, ...]:
     """Return `webhook.attempted`, and `webhook.exhausted` when it was the last attempt without success."""
     outcome = report.outcome
     attempted = ev.WebhookAttempted(
@@ -127,6 +139,7 @@ def attempt_events(delivery: StoredDelivery, report: Report, verdict: Verdict) -
         status=outcome.status if isinstance(outcome, Answered) else None,
         ms=report.elapsed_ms,
         next_at_ms=verdict.at_ms if isinstance(verdict, RetryAt) else None,
+        endpoint_id=endpoint_id,
     )
     if not isinstance(verdict, Exhausted | EndpointGone):
         return (attempted,)
@@ -136,6 +149,7 @@ def attempt_events(delivery: StoredDelivery, report: Report, verdict: Verdict) -
         event_type=delivery.event_type,
         attempts=delivery.attempt,
         outcome=verdict.why,
+        endpoint_id=endpoint_id,
     )
     return (attempted, exhausted)
 
