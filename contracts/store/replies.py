@@ -114,6 +114,11 @@ class Settled:
     warned: int = 0
     has_more: bool = False
 
+    @property
+    def applied(self) -> bool:
+        """Whether it was recorded by this call."""
+        return self.word is Word.APPLIED
+
 
 @dataclass(frozen=True, slots=True)
 class Redelivered:

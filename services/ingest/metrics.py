@@ -12,8 +12,10 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from contracts.deliveries import Survey
 from contracts.questions import Backlog
 from contracts.store.vitals import Vitals
+from services.ingest.delivery_metrics import delivery_metrics
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 _BOUNDS = (*(repr(bound) for bound in BUCKETS_S), "+Inf")
@@ -74,6 +76,7 @@ class IngestMetrics(Collector):
         self._created: dict[Labels, int] = {}
         self._refused: dict[Labels, int] = {}
         self._backlogs: dict[str, Backlog] = {}
+        self._surveys: dict[str, Survey] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -96,6 +99,10 @@ class IngestMetrics(Collector):
     def note_backlogs(self, told: Mapping[str, Backlog]) -> None:
         """Take what the leaders say waits in their pools; a pool of which nothing was said has no series."""
         self._backlogs = dict(told)
+
+    def note_deliveries(self, surveys: Mapping[str, Survey]) -> None:
+        """Take how the deliveries of each pool do."""
+        self._surveys = dict(surveys)
 
     def note_set_aside(self, vitals: Vitals | None) -> None:
         """Take what the leaders have set aside in their pools."""
@@ -132,6 +139,7 @@ class IngestMetrics(Collector):
         append.add_metric((), self.append_seconds.buckets(), self.append_seconds.sum_s)
         yield append
         yield from _backlog_metrics(self._backlogs)
+        yield from delivery_metrics(self._surveys)
 
     def render(self) -> bytes:
         """Return the Prometheus text format."""

@@ -2,6 +2,7 @@
 
 import re
 
+from contracts.deliveries import Attempted, PlannedDelivery, Settlement
 from services.ingest.app import ROUTES
 from services.ingest.edge.problems import CATALOGUE
 from tests.ingest.api import Api
@@ -79,6 +80,21 @@ async def test_metrics_have_bounded_labels(api: Api) -> None:
     assert 'headrace_jobs_created_total{model="draw@1",priority="normal",tenant_class="standard"} 1.0' in text
     assert job_id not in text
     assert "t_a" not in text
+
+
+async def test_metrics_say_how_webhooks_do_and_what_waits_for_too_long(api: Api) -> None:
+    """Field case 106: a watchdog counts deliveries whose due time passed more than a minute ago."""
+    late = PlannedDelivery("dlv_1", {"body": "{}"}, "anon1", "t_a", "job_1", due_ms=1000)
+    await api.store.deliveries.plan("default", "", [late], [])
+    failed = Attempted(succeeded=False, outcome="5xx", took_ms=3)
+    settlement = Settlement("dlv_1", "anon1", 1, {}, failed, next_due_ms=2000)
+    assert (await api.store.deliveries.settle("default", settlement)).applied
+
+    text = (await api.get("/metrics")).raw.decode()
+
+    assert 'headrace_webhook_overdue{circuit="closed",pool="default"} 1.0' in text
+    assert 'headrace_webhook_backlog{pool="default"} 1.0' in text
+    assert 'headrace_webhook_attempts_total{outcome="5xx",pool="default",result="failed"} 1.0' in text
 
 
 async def test_liveness_and_readiness_need_no_key(api: Api) -> None:

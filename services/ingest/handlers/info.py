@@ -7,6 +7,7 @@ import hashlib
 import orjson
 from aiohttp import web
 
+from contracts.deliveries import Survey
 from contracts.errors import StoreUnavailable
 from contracts.model_spec import ModelSpec, describe
 from contracts.questions import Backlog
@@ -66,12 +67,21 @@ class InfoHandlers:
         metrics.log_writable.set(float(self._context.readiness.verdict[0]))
         metrics.note_set_aside(self._context.readiness.vitals)
         metrics.note_gpus(await self._devices())
+        metrics.note_deliveries(await self._deliveries())
         return web.Response(body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _backlogs(self) -> dict[str, Backlog]:
         pools, asker = list(self._context.pools), self._context.asker
         told = await asyncio.gather(*(asker.backlog(pool, TARGET_S * 1000) for pool in pools))
         return {pool: each for pool, each in zip(pools, told, strict=True) if each is not None}
+
+    async def _deliveries(self) -> dict[str, Survey]:
+        """Return how the deliveries of each pool do; nothing while the store is away."""
+        found: dict[str, Survey] = {}
+        with contextlib.suppress(StoreUnavailable, Problem):
+            for pool in self._context.pools:
+                found[pool] = await self._context.within(self._context.store.deliveries.survey(pool))
+        return found
 
     async def _devices(self) -> list[tuple[str, JsonObject]]:
         """Return what the workers of each pool said of their devices last; nothing while the store is away."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from contracts.deliveries import Circuit, Claimed
 from contracts.errors import Corrupt, StoreUnavailable, Unavailable
 from contracts.retry import Schedule
-from contracts.store import Store, Word
+from contracts.store import Store
 from contracts.store.log import pause
 from contracts.store.replies import Settled
 from contracts.telemetry import Logger
@@ -100,7 +100,7 @@ class Delivering:
             verdict=type(verdict).__name__,
             elapsed_ms=report.elapsed_ms,
         )
-        if settled.word is Word.APPLIED:
+        if settled.applied:
             await self._look_at_endpoint(Failure(pool, delivery, report, settled), verdict, now_ms)
         return settled.has_more
 
