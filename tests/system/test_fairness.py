@@ -7,7 +7,7 @@ import pytest
 from contracts import events as ev
 from contracts.positions import entry_ms
 from contracts.wire import Entry
-from tests.harness import Stack
+from tests.harness import Stack, eventually
 from tests.harness.tail import ENDS
 from tests.system.conftest import Starter
 
@@ -49,6 +49,8 @@ async def test_a_cap_holds_while_the_leader_is_killed_again_and_again(start_stac
         await stack.log.wait_until(
             lambda n=target: sum(map(stack.log.has_ended, jobs)) >= n, f"{target} jobs have ended"
         )  # type: ignore[misc]
+        # what was on the decks may end before the one that was killed last is there again
+        await eventually(lambda: stack.processes("scheduler"), "a scheduler")
         stack.kill("scheduler")
 
     await stack.wait_for_ends(*jobs, limit_s=90)
