@@ -75,7 +75,8 @@ class Planner:
         if not deliveries and not acknowledge and not poison:
             return
         # The one call that stores and acknowledges; whatever happened before it will happen again.
-        new = await self._store.deliveries.plan(self._pool, GROUP, deliveries, acknowledge, poison)
+        group = GROUP if acknowledge else ""
+        new = await self._store.deliveries.plan(self._pool, group, deliveries, acknowledge, poison)
         for entry in poison:
             self._log.error("entry_set_aside", position=entry.position, reason=entry.reason)
         if new:
@@ -112,6 +113,10 @@ class Planner:
             except Unavailable:
                 await pause(failures, self._never, random.random())
                 failures += 1
+            except asyncio.CancelledError as error:
+                if _is_cancelled():
+                    raise
+                raise RuntimeError("a call was cancelled, not the agent") from error
 
     async def _of_job(self, entries: list[Entry]) -> tuple[list[PlannedDelivery], list[Poison]]:
         """Plan the hooked events of one job, oldest first."""
@@ -136,6 +141,11 @@ class Planner:
             except Exception as error:  # our own fault would hit the same event each time, and stop all others
                 poison.append(Poison(entry.position, f"cannot be planned: {type(error).__name__}"))
         return planned, poison
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _by_job(entries: Iterable[Entry]) -> list[list[Entry]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from services.notifier.projection.frontier import ProjectionApp
 
 POOLS_EVERY_S = 1.0
+STOP_S = 10.0
 BLOCK_MS = 1_000  # the longest wait for an event, and so for a stop
 URLS = "urls"  # secret shared with ingest, which checks the links; whoever comes first makes it
 
@@ -69,7 +71,9 @@ class Notifier:
         try:
             return await self._until_others(app, set(planners), stop)
         finally:
-            await app.stop()
+            with suppress(TimeoutError):  # an agent that Faust started anew is not cancelled by its stop
+                async with asyncio.timeout(STOP_S):
+                    await app.stop()
             await self._courier.finish()
 
     async def _planners(self, stop: asyncio.Event) -> dict[str, Planner]:

@@ -28,7 +28,6 @@ GATHER_S = 0.02
 BLOCK_MS = 1000  # the longest wait for an event, and so for a stop
 # Planning takes milliseconds: what another consumer has held for seconds is in nobody's hands any more.
 ABANDONED_MS = 5_000
-TAKE_OVER_EVERY_S = 2.0
 DRAIN_S = 3.0
 TRIES_MAX = 3
 ALONE = 1_000  # tries counted from here on are those of an entry that was handed out alone
@@ -153,7 +152,7 @@ class GroupSource(Service):
             self._give(_read(taken[1]))
             await self._until_in_hand(AHEAD - 1)
         else:
-            self._take_over_at_s = asyncio.get_running_loop().time() + TAKE_OVER_EVERY_S
+            self._take_over_at_s = asyncio.get_running_loop().time() + self._abandoned_ms / 2500
         return bool(left)
 
     async def _try_alone(self, suspect: Abandoned) -> None:
