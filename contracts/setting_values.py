@@ -16,6 +16,7 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _ADMIN_KEY = re.compile(r"[\x21-\x7e]{16,256}")
 _ENDPOINT = re.compile(r"https?://[^\s/?#@]+/?")
 _PUBLIC_URL = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+_TOPIC = re.compile(r"kafka://[\w.-]+:\d{1,5}(,[\w.-]+:\d{1,5})*/[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
 def parse_seconds(value: object) -> object:
@@ -49,6 +50,12 @@ def _endpoint(value: str) -> str:
     return value
 
 
+def _topic(value: str) -> str:
+    if value and not _TOPIC.fullmatch(value):
+        raise ValueError("write kafka://host:port/topic, several servers with commas between, or leave it out")
+    return value
+
+
 def _admin_key(key: SecretStr) -> SecretStr:
     if not _ADMIN_KEY.fullmatch(key.get_secret_value()):
         raise ValueError("an admin key has 16 to 256 printable characters and no space")
@@ -62,4 +69,5 @@ Bytes = Annotated[int, Field(ge=1, le=1 << 50)]
 PoolName = Annotated[str, AfterValidator(_pool_name)]
 PublicUrl = Annotated[str, AfterValidator(_public_url)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
+KafkaTopic = Annotated[str, AfterValidator(_topic)]
 AdminKey = Annotated[SecretStr, AfterValidator(_admin_key)]

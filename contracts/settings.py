@@ -21,7 +21,7 @@ from pydantic import (
 from contracts.errors import ConfigError
 from contracts.policy import SchedulingPolicy
 from contracts.retry import WEBHOOK_DELAYS_S, parse_delays
-from contracts.setting_values import AdminKey, Bytes, Count, Endpoint, PoolName, Positive, PublicUrl, Seconds
+from contracts.setting_values import AdminKey, Bytes, Count, Endpoint, KafkaTopic, PoolName, Positive, PublicUrl, Seconds
 
 PREFIX = "HEADRACE_"
 
@@ -127,6 +127,17 @@ class WebhookSettings(Group):
         return parse_delays(value) if isinstance(value, str) else value
 
 
+class NotifierSettings(Group):
+    """Where events are read that webhooks are planned from."""
+
+    source: KafkaTopic = ""  # kafka://host:port/topic, filled by a mirror of the logs; empty: the logs themselves
+
+    def topic(self) -> tuple[str, str] | None:
+        """Return the servers and the topic of Kafka; None for the logs themselves."""
+        servers, _, topic = self.source.removeprefix("kafka://").partition("/")
+        return (servers, topic) if topic else None
+
+
 class RetentionSettings(Group):
     """How long things are kept after they ended; 0 means as soon as the conditions hold."""
 
@@ -187,6 +198,7 @@ class Settings(Group):
     scheduler: SchedulerSettings = SchedulerSettings()
     retry: RetrySettings = RetrySettings()
     webhook: WebhookSettings = WebhookSettings()
+    notifier: NotifierSettings = NotifierSettings()
     retention: RetentionSettings = RetentionSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     inputs: InputSettings = InputSettings()

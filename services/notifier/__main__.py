@@ -67,7 +67,8 @@ async def serve(settings: Settings, log: Logger) -> bool:
     plan = Plan(Schedule(webhook.schedule), circuit_of(webhook.circuit_s), webhook.disable_after_s)
     courier = Courier(store, sender, plan=plan, places=places, log=log)
     try:
-        return await Notifier(store, courier, Identity(consumer_name(), settings.public_url), log).run(stop)
+        identity = Identity(consumer_name(), settings.public_url)
+        return await Notifier(store, courier, identity, log, topic=settings.notifier.topic()).run(stop)
     finally:
         await store.aclose()
 

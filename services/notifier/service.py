@@ -46,12 +46,21 @@ class Notifier:
     """Runs until told to stop."""
 
     def __init__(
-        self, store: Store, courier: Courier, identity: Identity, log: Logger, *, block_ms: int = BLOCK_MS
+        self,
+        store: Store,
+        courier: Courier,
+        identity: Identity,
+        log: Logger,
+        *,
+        topic: tuple[str, str] | None = None,
+        block_ms: int = BLOCK_MS,
     ) -> None:
+        """`topic`: servers and topic of Kafka, to be read instead of the logs."""
         self._store = store
         self._courier = courier
         self._identity = identity
         self._log = log
+        self._topic = topic
         self._block_ms = block_ms
 
     async def run(self, stop: asyncio.Event) -> bool:
@@ -97,7 +106,10 @@ class Notifier:
         return Planner(self._store, meta, links=links, planned=self._courier.wake, log=self._log)
 
     def _assemble(self, projection: ModuleType, planners: dict[str, Planner]) -> ProjectionApp:
-        feed = projection.from_groups(self._store, self._identity.consumer, self._log, self._block_ms)
+        if self._topic is None:
+            feed = projection.from_groups(self._store, self._identity.consumer, self._log, self._block_ms)
+        else:
+            feed = projection.from_kafka(self._store, *self._topic, self._log, self._block_ms)
         couriers = [projection.Running(partial(self._courier.run, pool), self._courier.wake) for pool in planners]
         follower = projection.Running(self._store.directory.follow)
         return cast("ProjectionApp", projection.assemble(planners, feed, [follower, *couriers]))

@@ -6,6 +6,8 @@ import signal
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import orjson
 import pytest
@@ -20,7 +22,7 @@ from tests.servers import Server
 class Process:
     """`python -m services.notifier`, configured by the environment alone."""
 
-    def __init__(self, url: str, **settings: str) -> None:
+    def __init__(self, url: str, extra: Mapping[str, str] = MappingProxyType({}), **settings: str) -> None:
         webhook = {
             "TIMEOUT_S": "2",
             "CIRCUIT_S": "0.2",
@@ -29,7 +31,7 @@ class Process:
         } | settings
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
         chosen = {f"HEADRACE_WEBHOOK__{name}": value for name, value in webhook.items()}
-        self._environment = inherited | chosen | {"HEADRACE_REDIS__URL": url}
+        self._environment = inherited | chosen | {"HEADRACE_REDIS__URL": url} | dict(extra)
 
     async def __aenter__(self) -> "Process":
         await self.start()

@@ -149,6 +149,7 @@ async def test_a_loop_that_crashes_is_started_again_and_stops_in_order() -> None
         await begun.get()
         await begun.get()
     await supervisor.stop()
+    assert not supervisor.crashed  # nor the app, which would end the process
     assert ended == ["crashed", "stopped"]
 
 

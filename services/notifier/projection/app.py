@@ -14,12 +14,13 @@ from services.notifier.planner import Planner
 from services.notifier.projection.batch import Batch
 from services.notifier.projection.beside import Running, Supervisor
 from services.notifier.projection.frontier import BatchChannel, ProjectionApp
+from services.notifier.projection.kafka_source import KafkaSource
 from services.notifier.projection.source import GroupSource
 
 HandOver = Callable[[Batch], None]
 Feed = Callable[[Mapping[str, HandOver]], Sequence[Service]]  # what agents of these pools are to be fed by
 
-__all__ = ["Running", "assemble", "from_groups"]
+__all__ = ["Running", "assemble", "from_groups", "from_kafka"]
 
 
 def assemble(planners: Mapping[str, Planner], feed: Feed, beside: Sequence[Running]) -> ProjectionApp:
@@ -40,5 +41,14 @@ def from_groups(store: Store, consumer: str, log: Logger, block_ms: int) -> Feed
     def feed(channels: Mapping[str, HandOver]) -> Sequence[Service]:
         source = partial(GroupSource, store, consumer=consumer, log=log, block_ms=block_ms)
         return [source(pool, hand_over=hand_over) for pool, hand_over in channels.items()]
+
+    return feed
+
+
+def from_kafka(store: Store, servers: str, topic: str, log: Logger, block_ms: int) -> Feed:
+    """Return a feed that reads the records of all pools from one topic."""
+
+    def feed(channels: Mapping[str, HandOver]) -> Sequence[Service]:
+        return [KafkaSource(store, servers, topic, channels, log, block_ms=block_ms)]
 
     return feed

@@ -1,5 +1,6 @@
 """What an agent is given: a read batch of a log, however it came here."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,3 +20,26 @@ class Batch:
     entries: Sequence[Entry | Poison]
     in_group: bool
     settle: Callable[[bool], None]
+
+
+class InHand:
+    """How many batches were handed over and are not settled yet."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._fewer = asyncio.Event()
+
+    def add(self) -> None:
+        """Count one more."""
+        self._count += 1
+
+    def remove(self) -> None:
+        """Count one less, and tell who waits."""
+        self._count -= 1
+        self._fewer.set()
+
+    async def until(self, most: int) -> None:
+        """Wait until there are at most so many."""
+        while self._count > most:
+            self._fewer.clear()
+            await self._fewer.wait()

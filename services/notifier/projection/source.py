@@ -19,7 +19,7 @@ from contracts.store import Store, keys
 from contracts.store.log import Abandoned, Message, Poison, pause
 from contracts.telemetry import Logger
 from contracts.wire import Entry
-from services.notifier.projection.batch import Batch
+from services.notifier.projection.batch import Batch, InHand
 
 GROUP = keys.GROUP_NOTIFIER
 BATCH = 100
@@ -58,9 +58,8 @@ class GroupSource(Service):
         self._reader = store.group(pool, GROUP, consumer)
         self._side = store.group(pool, GROUP, consumer)  # not held up by a read that blocks
         self._held: set[str] = set()
-        self._in_hand = 0
+        self._in_hand = InHand()
         self._stop = asyncio.Event()
-        self._room = asyncio.Event()
         self._ended = asyncio.Event()
         self._take_over_from = START
         self._take_over_at_s = 0.0
@@ -107,7 +106,7 @@ class GroupSource(Service):
         with suppress(TimeoutError):
             async with asyncio.timeout(self._block_ms / 1000 + DRAIN_S):
                 await self._ended.wait()
-                await self._until_in_hand(0)
+                await self._in_hand.until(0)
         with suppress(StoreUnavailable):
             await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS, self._consumer)
 
@@ -119,12 +118,7 @@ class GroupSource(Service):
         if now_s >= self._take_over_at_s and await self._take_over():
             return
         self._give(_read(await self._next()))
-        await self._until_in_hand(AHEAD - 1)
-
-    async def _until_in_hand(self, most: int) -> None:
-        while self._in_hand > most:
-            self._room.clear()
-            await self._room.wait()
+        await self._in_hand.until(AHEAD - 1)
 
     async def _next(self) -> list[Message]:
         """Return the next batch: what comes within a moment of its first event is planned with it.
@@ -150,7 +144,7 @@ class GroupSource(Service):
             taken = await self._reader.take_over(self._abandoned_ms, self._take_over_from, BATCH)
             self._take_over_from = taken[0]
             self._give(_read(taken[1]))
-            await self._until_in_hand(AHEAD - 1)
+            await self._in_hand.until(AHEAD - 1)
         else:
             self._take_over_at_s = asyncio.get_running_loop().time() + self._abandoned_ms / 2500
         return bool(left)
@@ -160,14 +154,14 @@ class GroupSource(Service):
 
         It is noted before the try, in the group itself, because what happens next may be the end of this process.
         """
-        await self._until_in_hand(0)
+        await self._in_hand.until(0)
         tries = max(suspect.tries, ALONE) + 1
         messages = await self._reader.take_one(suspect.position, self._abandoned_ms, tries)
         if messages and tries > ALONE + TRIES_MAX:
             self._give([Poison(suspect.position, f"ended the process that handled it, {TRIES_MAX} times")])
         else:
             self._give(_read(messages))
-        await self._until_in_hand(0)
+        await self._in_hand.until(0)
 
     def _give(self, entries: Sequence[Entry | Poison]) -> None:
         entries = [entry for entry in entries if entry.position not in self._held]
@@ -175,12 +169,11 @@ class GroupSource(Service):
             return
         positions = {entry.position for entry in entries}
         self._held |= positions
-        self._in_hand += 1
+        self._in_hand.add()
 
         def settle(is_handled: bool) -> None:
             self._held.difference_update(positions)
-            self._in_hand -= 1
-            self._room.set()
+            self._in_hand.remove()
             if not is_handled:
                 self._reader.own_again()
 

@@ -1,0 +1,93 @@
+"""Where our types end and aiokafka begins: one member of a consumer group, reading one topic.
+
+Promises: nothing is committed that was not asked for; whatever goes wrong is `Unavailable`.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import KafkaError
+
+from contracts.errors import Unavailable
+
+GROUP = "headrace-notifier"
+Revoked = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One record of the topic."""
+
+    partition: int
+    offset: int
+    value: bytes | None
+    headers: Mapping[str, bytes]
+
+
+class TopicReader:
+    """Opened with `open`; `revoked` is awaited before partitions go to another member."""
+
+    def __init__(self, servers: str, topic: str, revoked: Revoked) -> None:
+        self._servers, self.topic, self._revoked = servers, topic, revoked
+        self._consumer: Any = None
+
+    async def open(self) -> None:
+        """Join the group. Raises Unavailable."""
+        await self.aclose()
+        consumer: Any = AIOKafkaConsumer(
+            bootstrap_servers=self._servers,
+            group_id=GROUP,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        consumer.subscribe([self.topic], listener=_Listener(self._revoked))
+        try:
+            await consumer.start()
+        except (KafkaError, OSError) as error:
+            await consumer.stop()
+            raise Unavailable("Kafka", str(error)) from error
+        self._consumer = consumer
+
+    async def read(self, most: int, block_ms: int) -> list[Record]:
+        """Return the next records, each partition's in order. Raises Unavailable."""
+        if self._consumer is None:
+            await self.open()
+        try:
+            read = await self._consumer.getmany(timeout_ms=block_ms, max_records=most)
+        except (KafkaError, OSError) as error:
+            raise Unavailable("Kafka", str(error)) from error
+        return [
+            Record(record.partition, record.offset, record.value, dict(record.headers))
+            for records in read.values()
+            for record in records
+        ]
+
+    async def commit(self, offsets: Mapping[int, int]) -> None:
+        """Commit the next offset of each partition that is still ours. Raises Unavailable."""
+        ours = {partition.partition for partition in self._consumer.assignment()}
+        wanted = {TopicPartition(self.topic, at): offset for at, offset in offsets.items() if at in ours}
+        try:
+            if wanted:
+                await self._consumer.commit(wanted)
+        except (KafkaError, OSError) as error:
+            raise Unavailable("Kafka", str(error)) from error
+
+    async def aclose(self) -> None:
+        """Leave the group."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await consumer.stop()
+
+
+class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
+    def __init__(self, revoked: Revoked) -> None:
+        self._revoked = revoked
+
+    async def on_partitions_revoked(self, revoked: Collection[Any]) -> None:
+        if revoked:
+            await self._revoked()
+
+    async def on_partitions_assigned(self, assigned: Collection[Any]) -> None:
+        return

@@ -1,0 +1,161 @@
+"""Reads the records of all pools from a Kafka topic and hands them to the agents that read logs otherwise.
+
+A record is the public event record (`contracts/envelope.py`) with the job's id as key and headers `position` and
+`hooked`. Promises: an offset is committed only when what follows from every record below it is stored; a record that
+cannot be read is set aside with its reason; a rebalance, a lost broker and a kill lose nothing and at most plan again,
+which makes no second delivery.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import orjson
+from mode import Service
+
+from contracts.envelope import entry_of
+from contracts.errors import Corrupt, Unavailable
+from contracts.positions import Position
+from contracts.store import Store
+from contracts.store.log import Poison, pause
+from contracts.telemetry import Logger
+from contracts.wire import Entry
+from services.notifier.projection.batch import Batch, InHand
+from services.notifier.projection.kafka_client import Record, TopicReader
+
+BATCH = 500
+BLOCK_MS = 1000
+DRAIN_S = 3.0
+HAND_ON_S = 2.0  # how long others wait for partitions that go to them
+
+Parts = dict[str, list[Entry | Poison]]
+
+
+class KafkaSource(Service):
+    """One consumer of the topic, for all pools of this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        servers: str,
+        topic: str,
+        channels: Mapping[str, Callable[[Batch], None]],
+        log: Logger,
+        *,
+        block_ms: int = BLOCK_MS,
+    ) -> None:
+        super().__init__()
+        self._store, self._channels, self._log, self._block_ms = store, channels, log, block_ms
+        self._reader = TopicReader(servers, topic, self._on_revoked)
+        self._in_hand = InHand()
+        self._upto: dict[int, int] = {}  # what the round in hand allows to commit, by partition
+        self._is_whole = True  # whether each part of it was handled
+        self._stop, self._ended = asyncio.Event(), asyncio.Event()
+
+    async def on_start(self) -> None:
+        """Begin where the group committed, also after a crash."""
+        self._stop.clear()
+        self._ended.clear()
+
+    @Service.task
+    async def _read_on(self) -> None:
+        failures = 0
+        try:
+            while not self._stop.is_set():
+                failures = await self._read_or_fail(failures)
+        finally:
+            self._ended.set()
+
+    async def _read_or_fail(self, failures: int) -> int:
+        try:
+            await self._read_once()
+            return 0
+        except Unavailable as error:
+            self._log.warning("reading_failed", reason=str(error))
+        except Exception:
+            self._log.exception("reading_failed")
+        await self._reader.aclose()  # what was read and not committed is read again
+        await pause(failures, self._stop, random.random())
+        return failures + 1
+
+    async def on_stop(self) -> None:
+        """Read nothing more, let the agents finish and commit what they were given, and leave the group."""
+        self._stop.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._block_ms / 1000 + DRAIN_S):
+                await self._ended.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                await self._reader.aclose()
+
+    async def _read_once(self) -> None:
+        """Read a round, wait until all parts of it are handled, and commit it; aiokafka fetches ahead meanwhile."""
+        records = await self._reader.read(BATCH, self._block_ms)
+        if not records:
+            return
+        parts = await self._parts(records)
+        self._upto, self._is_whole = {record.partition: record.offset + 1 for record in records}, True
+        for pool, entries in parts.items():
+            self._in_hand.add()
+            self._channels[pool](Batch(entries, in_group=False, settle=self._settle))
+        await self._in_hand.until(0)
+        await self._commit()
+
+    def _settle(self, is_handled: bool) -> None:
+        self._is_whole = self._is_whole and is_handled
+        self._in_hand.remove()
+
+    async def _commit(self) -> None:
+        offsets, self._upto = self._upto, {}
+        if not self._is_whole:
+            raise Unavailable("an agent")
+        if offsets:
+            await self._reader.commit(offsets)
+
+    async def _on_revoked(self) -> None:
+        """Let what is in hand be stored and committed before others read on; what is not, they plan again."""
+        with suppress(TimeoutError, Unavailable):
+            async with asyncio.timeout(HAND_ON_S):
+                await self._in_hand.until(0)
+                await self._commit()
+        self._upto = {}
+
+    async def _parts(self, records: Sequence[Record]) -> Parts:
+        """Sort records by the pool that their events are of; what cannot be read goes to the first of them."""
+        parts: Parts = {}
+        for record in records:
+            try:
+                position, entry = _read(record)
+                parts.setdefault(await self._pool(position), []).append(entry)
+            except Corrupt as error:
+                at = f"{self._reader.topic}/{record.partition}/{record.offset}"
+                parts.setdefault(min(self._channels), []).append(Poison(at, error.reason))
+        return parts
+
+    async def _pool(self, position: Position) -> str:
+        """Return the pool of a position. Raises Corrupt for one that is in no pool, Unavailable for one that is new."""
+        pool = self._served(position.pool_code)
+        if pool is None:
+            await self._store.directory.refresh()
+            pool = self._served(position.pool_code)
+        if pool is None:
+            raise Corrupt(str(position), "its pool is not known here")
+        if pool not in self._channels:  # this process is about to be started again with it
+            raise Unavailable(f"pool {pool}")
+        return pool
+
+    def _served(self, code: str) -> str | None:
+        pools = self._store.directory.configuration.pools
+        return next((pool for pool, its_code in pools.items() if its_code == code), None)
+
+
+def _read(record: Record) -> tuple[Position, Entry]:
+    """Read a record. Raises Corrupt."""
+    try:
+        view = orjson.loads(record.value or b"")
+    except orjson.JSONDecodeError as error:
+        raise Corrupt("record", "it is not JSON") from error
+    if not isinstance(view, dict):
+        raise Corrupt("record", "it is not an object")
+    return entry_of(view, hooked=record.headers.get("hooked", b"1") not in (b"", b"0"))

@@ -1,0 +1,177 @@
+"""The same agent over Kafka: the same deliveries, nothing committed before it is stored, nothing lost."""
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import structlog
+
+from contracts.store import Store, keys
+from contracts.store.deliveries import PlannedDelivery
+from services.notifier.payload import Links
+from services.notifier.planner import Planner
+from services.notifier.projection.app import Feed, assemble, from_groups, from_kafka
+from tests.notifier.hooked import POOL, admit, append, finish, make_tenant, started, until
+from tests.notifier.kafka import Broker, Record, records_of
+from tests.notifier.receiver import Receiver, answer
+from tests.notifier.test_processes import Process
+
+LOG = structlog.get_logger()
+_topics = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Broker]:
+    """A broker for all tests of this process."""
+    running = Broker()
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+async def topic(broker: Broker) -> str:
+    """A topic of the test's own."""
+    name = f"events-{os.getpid()}-{next(_topics)}"
+    await broker.make_topic(name)
+    return name
+
+
+class Planned:
+    """A store that also keeps what is planned in it, and waits when it is told to."""
+
+    def __init__(self, store: Store) -> None:
+        self.by_id: dict[str, PlannedDelivery] = {}
+        self.open = asyncio.Event()
+        self.open.set()
+        self.asked = asyncio.Event()
+        self._plan, self._store = store.deliveries.plan, store
+
+    def __getattr__(self, name: str):
+        return self if name == "deliveries" else getattr(self._store, name)
+
+    async def plan(self, pool, group, deliveries, acknowledge, poison=()) -> int:
+        self.asked.set()
+        await self.open.wait()
+        new = await self._plan(pool, group, deliveries, acknowledge, poison)
+        self.by_id |= {delivery.id: delivery for delivery in deliveries}
+        return new
+
+
+@contextlib.asynccontextmanager
+async def planning(store: Store, feed: Feed) -> AsyncIterator[Planned]:
+    """Plan from a feed, and send nothing."""
+    planned = Planned(store)
+    links = Links("https://gen.example", b"s")
+    planner = Planner(planned, await store.open_pool(POOL), links=links, planned=lambda: None, log=LOG)
+    app = assemble({POOL: planner}, feed, [])
+    await app.start()
+    yield planned
+    planned.open.set()
+    async with asyncio.timeout(30):
+        await app.stop()
+
+
+async def has(planned: Planned, count: int) -> bool:
+    return len(planned.by_id) >= count
+
+
+async def some_jobs(store: Store, count: int) -> None:
+    for number in range(count):
+        job_id = await admit(store, "https://example.com/hook" if number % 3 else None, metadata={"n": str(number)})
+        if number % 2:
+            await finish(store, job_id, result={"seed": number})
+        else:
+            await append(store, job_id, started())
+
+
+def from_topic(store: Store, broker: Broker, topic: str) -> Feed:
+    return from_kafka(store, broker.servers, topic, LOG, 100)
+
+
+async def test_deliveries_equal_those_of_the_log_itself(store, broker, topic) -> None:
+    await some_jobs(store, 20)
+    await broker.send(topic, await records_of(store))
+    async with planning(store, from_groups(store, "me", LOG, 50)) as of_log:
+        await until(lambda: has(of_log, 18))
+    async with planning(store, from_topic(store, broker, topic)) as of_topic:
+        await until(lambda: has(of_topic, len(of_log.by_id)))
+    assert len(of_log.by_id) > 10
+    assert of_topic.by_id == of_log.by_id
+
+
+async def test_an_offset_is_committed_after_what_follows_is_stored(store, broker, topic) -> None:
+    """And what was stored is not read again by the next process."""
+    await some_jobs(store, 5)
+    records = await records_of(store)
+    await broker.send(topic, records)
+    async with planning(store, from_topic(store, broker, topic)) as planned:
+        planned.open.clear()
+        await asyncio.wait_for(planned.asked.wait(), 30)
+        assert await broker.committed(topic) == {}
+        planned.open.set()
+        await until(lambda: all_committed(broker, topic, len(records)))
+    before = set(planned.by_id)
+    await some_jobs(store, 3)
+    later = await records_of(store, skip=len(records))
+    await broker.send(topic, later)
+    async with planning(store, from_topic(store, broker, topic)) as planned:
+        await until(lambda: all_committed(broker, topic, len(records) + len(later)))
+    assert planned.by_id
+    assert not before & set(planned.by_id)
+
+
+async def all_committed(broker: Broker, topic: str, count: int) -> bool:
+    return sum((await broker.committed(topic)).values()) >= count
+
+
+async def test_records_that_cannot_be_read_are_set_aside_and_block_nothing(store, broker, topic) -> None:
+    await some_jobs(store, 2)
+    good = await records_of(store)
+    foreign = good[0].value.replace(b'"position":"aa.', b'"position":"zz.')
+    bad = [Record(b"k", None), Record(b"k", b"{not json"), Record(b"k", b"[]"), Record(b"k", foreign)]
+    await broker.send(topic, [*bad, *good])
+    async with planning(store, from_topic(store, broker, topic)) as planned:
+        await until(lambda: all_committed(broker, topic, len(bad) + len(good)))
+    assert planned.by_id
+    aside = [fields for _, fields in await store.client.xrange(keys.poison(POOL))]
+    assert len(aside) == 4
+    assert all(fields[b"at"].startswith(topic.encode() + b"/") for fields in aside)
+    assert {fields[b"reason"] for fields in aside} >= {b"it is not JSON", b"it is not an object"}
+
+
+async def test_two_members_share_the_partitions_and_hand_them_over(store, broker, topic) -> None:
+    """One joins while records come, one leaves: a rebalance loses nothing."""
+    await some_jobs(store, 6)
+    first = await records_of(store)
+    await broker.send(topic, first)
+    async with planning(store, from_topic(store, broker, topic)) as one:
+        await until(lambda: has(one, 1))
+        async with planning(store, from_topic(store, broker, topic)) as two:
+            await some_jobs(store, 20)
+            await broker.send(topic, await records_of(store, skip=len(first)))
+            total = len(await records_of(store))
+            await until(lambda: all_committed(broker, topic, total), timeout_s=60)
+    async with planning(store, from_groups(store, "me", LOG, 50)) as of_log:
+        await until(lambda: has(of_log, 20))
+    assert one.by_id | two.by_id == of_log.by_id
+
+
+async def test_a_process_that_reads_kafka_is_killed_and_loses_nothing(store, store_url, broker, topic) -> None:
+    """`HEADRACE_NOTIFIER__SOURCE`, kill -9 while records come: each job is told."""
+    await make_tenant(store)
+    source = {"HEADRACE_NOTIFIER__SOURCE": f"kafka://{broker.servers}/{topic}"}
+    async with Receiver([answer(200)]) as receiver, Process(store_url, extra=source) as process:
+        jobs = [await admit(store, receiver.url(), events=["job.created"]) for _ in range(30)]
+        await broker.send(topic, await records_of(store))
+        await receiver.wait_for_requests(1, timeout_s=60)
+        await process.stop(signal.SIGKILL)
+        await process.start()
+        jobs += [await admit(store, receiver.url(), events=["job.created"]) for _ in range(30)]
+        await broker.send(topic, await records_of(store, skip=30))
+        await receiver.wait_for(lambda: len({r.headers["webhook-id"] for r in receiver.requests}) == 60, timeout_s=60)
+        assert await process.stop() == 0
+    assert len(jobs) == 60
