@@ -21,7 +21,17 @@ from pydantic import (
 from contracts.errors import ConfigError
 from contracts.policy import SchedulingPolicy
 from contracts.retry import WEBHOOK_DELAYS_S, parse_delays
-from contracts.setting_values import AdminKey, Bytes, Count, Endpoint, KafkaTopic, PoolName, Positive, PublicUrl, Seconds
+from contracts.setting_values import (
+    AdminKey,
+    Bytes,
+    Count,
+    Endpoint,
+    KafkaTopic,
+    PoolName,
+    Positive,
+    PublicUrl,
+    Seconds,
+)
 
 PREFIX = "HEADRACE_"
 

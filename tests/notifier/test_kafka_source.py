@@ -104,7 +104,6 @@ async def test_deliveries_equal_those_of_the_log_itself(store, broker, topic) ->
 
 
 async def test_an_offset_is_committed_after_what_follows_is_stored(store, broker, topic) -> None:
-    """And what was stored is not read again by the next process."""
     await some_jobs(store, 5)
     records = await records_of(store)
     await broker.send(topic, records)
@@ -114,14 +113,6 @@ async def test_an_offset_is_committed_after_what_follows_is_stored(store, broker
         assert await broker.committed(topic) == {}
         planned.open.set()
         await until(lambda: all_committed(broker, topic, len(records)))
-    before = set(planned.by_id)
-    await some_jobs(store, 3)
-    later = await records_of(store, skip=len(records))
-    await broker.send(topic, later)
-    async with planning(store, from_topic(store, broker, topic)) as planned:
-        await until(lambda: all_committed(broker, topic, len(records) + len(later)))
-    assert planned.by_id
-    assert not before & set(planned.by_id)
 
 
 async def all_committed(broker: Broker, topic: str, count: int) -> bool:
@@ -160,6 +151,7 @@ async def test_two_members_share_the_partitions_and_hand_them_over(store, broker
     assert one.by_id | two.by_id == of_log.by_id
 
 
+@pytest.mark.slow  # a member that was killed is missed by its group after seconds only
 async def test_a_process_that_reads_kafka_is_killed_and_loses_nothing(store, store_url, broker, topic) -> None:
     """`HEADRACE_NOTIFIER__SOURCE`, kill -9 while records come: each job is told."""
     await make_tenant(store)

@@ -13,6 +13,9 @@ from aiokafka.errors import KafkaError
 from contracts.errors import Unavailable
 
 GROUP = "headrace-notifier"
+# A member that was killed holds its partitions for so long; 6 s is the least that brokers allow by default.
+SESSION_MS = 6_000
+HEARTBEAT_MS = 1_000
 Revoked = Callable[[], Awaitable[None]]
 
 
@@ -41,6 +44,8 @@ class TopicReader:
             group_id=GROUP,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
         )
         consumer.subscribe([self.topic], listener=_Listener(self._revoked))
         try:
