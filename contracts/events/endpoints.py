@@ -9,6 +9,7 @@ from contracts.events.root import Event
 WebhookFormat = Literal["standard", "flat", "cloudevents"]
 Ordering = Literal["best-effort", "strict"]
 DisabledWhy = Literal["manual", "gone", "failing"]
+RedeliveryHow = Literal["redeliver", "recover", "backfill"]
 
 
 class _OfEndpoint(Event):
@@ -104,7 +105,7 @@ class RedeliveryRequested(Event):
 
     TYPE: ClassVar[str] = "webhook.redelivery_requested"
     tenant_id: str
-    how: Literal["redeliver", "recover", "backfill"]
+    how: RedeliveryHow
     endpoint_id: str | None = None
     delivery_id: str | None = None
     since_ms: int | None = None

@@ -150,6 +150,11 @@ def delivery(pool: str, delivery_id: str) -> str:
     return f"hr:{{{pool}}}:delivery:{delivery_id}"
 
 
+def backfills(pool: str) -> str:
+    """Hash: backfill id -> what is to be sent to an endpoint from the log, and how far that is (JSON)."""
+    return f"hr:{{{pool}}}:backfills"
+
+
 def poison(pool: str) -> str:
     """Stream, capped: entries that a reader could not read, with the reason."""
     return f"hr:{{{pool}}}:poison"

@@ -17,6 +17,7 @@ VERBS = (
     "settle_delivery", "hold_endpoint", "revive", "redeliver", "page_deliveries", "endpoint", "mend_endpoint",
     "warn_endpoint", "forget_deliveries", "survey", "leave", "take_submit", "take_upload", "claim_key", "end_claim",
     "configure", "keep_secret", "keep_part", "keep_snapshot", "grant", "shut", "ask", "answer", "note", "live",
+    "ask_backfill",
 )  # fmt: skip
 
 _REGISTER = """

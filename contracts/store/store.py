@@ -9,6 +9,7 @@ from contracts.errors import ConfigError, StoreUnavailable
 from contracts.events import Event
 from contracts.store import keys, replies
 from contracts.store.attempts import Attempts
+from contracts.store.backfills import Backfills
 from contracts.store.batcher import Batcher
 from contracts.store.channel import Channel
 from contracts.store.claims import KeyClaims
@@ -48,6 +49,7 @@ class Store:
         self.attempts = Attempts(self.batcher)
         self.leadership = Leadership(self.batcher)
         self.deliveries = Deliveries(self.batcher, self.client)
+        self.backfills = Backfills(self.batcher, self.client)
         self.claims = KeyClaims(self.batcher)
         self.questions = Questions(self.batcher, self.channel)
         self.live = Live(self.batcher, self.client, self.channel)

@@ -27,12 +27,15 @@ from services.ingest.edge.body import BodyLimits
 from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
 from services.ingest.handlers.admin import AdminHandlers
+from services.ingest.handlers.admin_webhooks import AdminWebhookHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
 from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.cancel_many import CancelManyHandler
 from services.ingest.handlers.change import ChangeHandler
+from services.ingest.handlers.deliveries import DeliveryHandlers
 from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
+from services.ingest.handlers.endpoint_sending import EndpointSendingHandlers
 from services.ingest.handlers.endpoints import EndpointHandlers
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
@@ -67,7 +70,13 @@ from services.ingest.table import (
 )
 from services.ingest.views.openapi import openapi
 from services.ingest.watch import JobWatch
-from services.ingest.webhook_table import endpoint_action_routes, endpoint_routes
+from services.ingest.webhook_table import (
+    admin_webhook_routes,
+    delivery_routes,
+    endpoint_action_routes,
+    endpoint_routes,
+    endpoint_sending_routes,
+)
 
 log: Logger = structlog.get_logger(service="ingest")
 
@@ -173,6 +182,9 @@ class IngestService:
             *scheduling_routes(PoolHandlers(context), PauseHandlers(context)),
             *endpoint_routes(EndpointHandlers(context), WebhookKeysHandler(context)),
             *endpoint_action_routes(EndpointActionHandlers(context)),
+            *endpoint_sending_routes(EndpointSendingHandlers(context)),
+            *delivery_routes(DeliveryHandlers(context)),
+            *admin_webhook_routes(AdminWebhookHandlers(context)),
             *info_routes(info, LimitsHandler(context)),
         )
         info.publish(openapi(routes, _version()))

@@ -1,7 +1,10 @@
 """The rows of the route table about webhooks."""
 
-from contracts.webhook_api import EndpointCreate, EndpointPatch, SecretRotate
+from contracts.webhook_api import DeliveriesRedeliver, EndpointCreate, EndpointPatch, SecretRotate, Since
+from services.ingest.handlers.admin_webhooks import AdminWebhookHandlers
+from services.ingest.handlers.deliveries import DeliveryHandlers
 from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
+from services.ingest.handlers.endpoint_sending import EndpointSendingHandlers
 from services.ingest.handlers.endpoints import EndpointHandlers
 from services.ingest.handlers.webhook_keys import WebhookKeysHandler
 from services.ingest.routes import Parameter, Route
@@ -10,6 +13,14 @@ from services.ingest.views import webhook_schemas as about
 _PAGED = (
     Parameter("limit", "Most items of one page.", kind="integer"),
     Parameter("cursor", "`nextCursor` of the page before, with the same filters."),
+)
+_FILTERS = (
+    Parameter("endpointId", "Only to this endpoint."),
+    Parameter("jobId", "Only of this job."),
+    Parameter("eventType", "Only of events of this type."),
+    Parameter("state", "Only in this state."),
+    Parameter("since", "RFC 3339: planned then or later."),
+    Parameter("until", "RFC 3339: planned before then."),
 )
 _ENDPOINTS, _READ, _WRITE = "/v1/webhook-endpoints", "webhooks:read", "webhooks:write"
 _ENDPOINT = _ENDPOINTS + "/{id}"
@@ -64,4 +75,60 @@ def endpoint_action_routes(actions: EndpointActionHandlers) -> tuple[Route, ...]
               "Give a tenant a new secret for the webhooks of its jobs.", "admin", body=SecretRotate,
               needs_body=False, reply=about.RotatedSecret, replies=rotated,
               problems=("tenant_not_found", "bad_parameter", "version_mismatch")),
+    )  # fmt: skip
+
+
+def endpoint_sending_routes(sending: EndpointSendingHandlers) -> tuple[Route, ...]:
+    """Return the routes that lead to deliveries of an endpoint, and what came of them."""
+    wrong = (*_ONE, "endpoint_disabled")
+    return (
+        Route("POST", _ENDPOINT + "/test", sending.test_endpoint, "Send a made-up event to an endpoint.", _WRITE,
+              reply=about.WebhookDelivery, replies=((202, "It will be sent; the delivery that does so."),),
+              problems=(*wrong, "webhook_url_not_allowed", "delivery_not_found")),
+        Route("POST", _ENDPOINT + "/recover", sending.recover_endpoint, "Send again what failed or was held.", _WRITE,
+              body=Since, reply=about.RecoverOperation, problems=wrong,
+              replies=((200, "What this call did; while `hasMore`, call again."),)),
+        Route("POST", _ENDPOINT + "/backfill", sending.backfill_endpoint, "Send what happened and was never sent.",
+              _WRITE, body=Since, reply=about.StartedOperation, problems=(*wrong, "quota_exceeded"),
+              replies=((202, "The notifiers read it from the log; the stats of the endpoint tell how far."),)),
+        Route("GET", _ENDPOINT + "/stats", sending.endpoint_stats, "Say how an endpoint does.", _READ,
+              reply=about.WebhookEndpointStats, problems=_ONE),
+    )  # fmt: skip
+
+
+def delivery_routes(deliveries: DeliveryHandlers) -> tuple[Route, ...]:
+    """Return the routes of deliveries."""
+    one = "/v1/webhook-deliveries/{id}"
+    wrong = ("delivery_not_found", "bad_parameter")
+    return (
+        Route("GET", "/v1/webhook-deliveries", deliveries.list_deliveries, "List webhook deliveries.", _READ,
+              reply=about.WebhookDeliveryPage, problems=("bad_cursor", "bad_parameter"),
+              parameters=(*_FILTERS, *_PAGED)),
+        Route("GET", one, deliveries.get_delivery, "Show a webhook delivery and what it sends.", _READ,
+              reply=about.WebhookDeliveryDetails, problems=wrong),
+        Route("GET", one + "/attempts", deliveries.list_attempts, "List the attempts of a delivery.", _READ,
+              reply=about.WebhookAttemptPage, problems=wrong),
+        Route("POST", one + "/redeliver", deliveries.redeliver, "Send a delivery again.", _WRITE,
+              reply=about.WebhookDelivery, replies=((202, "It will be sent; the delivery that does so."),),
+              problems=(*wrong, "not_redeliverable", "endpoint_disabled")),
+        Route("GET", "/v1/jobs/{id}/deliveries", deliveries.list_deliveries_of_job,
+              "List a job's webhook deliveries with their attempts.", _READ, reply=about.JobDeliveryPage,
+              problems=("job_not_found", "bad_cursor", "bad_parameter"), parameters=_PAGED),
+    )  # fmt: skip
+
+
+def admin_webhook_routes(admin: AdminWebhookHandlers) -> tuple[Route, ...]:
+    """Return the operator's routes about webhooks."""
+    of_tenant = Parameter("tenantId", "Only of this tenant.")
+    deliveries = "/admin/v1/webhook-deliveries"
+    return (
+        Route("GET", "/admin/v1/webhook-endpoints", admin.admin_list_endpoints, "List endpoints of all tenants.",
+              "admin", reply=about.AdminWebhookEndpointPage, problems=("bad_cursor", "bad_parameter"),
+              parameters=(of_tenant, *_PAGED)),
+        Route("GET", deliveries, admin.admin_list_deliveries, "List deliveries of all tenants.", "admin",
+              reply=about.AdminWebhookDeliveryPage, problems=("bad_cursor", "bad_parameter"),
+              parameters=(of_tenant, *_FILTERS, *_PAGED)),
+        Route("POST", deliveries + "/redeliver", admin.redeliver_many, "Send many deliveries again.", "admin",
+              body=DeliveriesRedeliver, reply=about.RedeliverOperation, problems=("bad_cursor", "job_not_found"),
+              replies=((200, "What this call did; while `hasMore`, call again with `nextCursor`."),)),
     )  # fmt: skip

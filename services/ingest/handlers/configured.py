@@ -42,17 +42,25 @@ class ConfiguredHandlers:
             return kind()
         return await self._read(request, kind)
 
-    def _page(self, request: web.Request, question: str, views: Mapping[str, JsonObject]) -> web.Response:
-        check_query(request, _PAGE)
+    def _page(
+        self, request: web.Request, question: str, views: Mapping[str, JsonObject], filters: frozenset[str] = NOTHING
+    ) -> web.Response:
+        check_query(request, _PAGE | filters)
         limit = read_limit(request)
-        secret = self._context.secret("cursors")
+        after = self._place(question, request.query.get("cursor"))
+        names = sorted(name for name in views if name > after)
+        cursor = self._cursor(question, names[limit - 1] if len(names) > limit else None)
+        return page_answer(request, [views[name] for name in names[:limit]], cursor)
+
+    def _place(self, question: str, cursor: str | None) -> str:
+        """Return the place in a cursor, '' without one. Raises Problem `bad_cursor`."""
         try:
-            after = unseal(secret, question, request.query["cursor"]) if "cursor" in request.query else ""
+            return unseal(self._context.secret("cursors"), question, cursor) if cursor is not None else ""
         except BadCursor:
             raise Problem("bad_cursor") from None
-        names = sorted(name for name in views if name > after)
-        cursor = seal(secret, question, names[limit - 1]) if len(names) > limit else None
-        return page_answer(request, [views[name] for name in names[:limit]], cursor)
+
+    def _cursor(self, question: str, place: str | None) -> str | None:
+        return None if place is None else seal(self._context.secret("cursors"), question, place)
 
 
 def find_tenant(state: Configuration, tenant_id: str) -> Tenant:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from contracts import events as ev
 from contracts.endpoints import Endpoint, Private, endpoint_secret
+from contracts.store.deliveries import ENDPOINT_DELETED
 from contracts.store.words import Word
 from contracts.tenant import Configuration
 from contracts.webhook_api import EndpointCreate, EndpointPatch
@@ -23,7 +24,7 @@ from services.ingest.edge.problems import POLICIES, Problem
 from services.ingest.endpoint_changes import created, kept, patched
 from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.handlers.configured import NOTHING, ConfiguredHandlers
-from services.ingest.handlers.one_endpoint import find_endpoint, read_kept, switch_off, switch_on
+from services.ingest.handlers.one_endpoint import find_endpoint, hold, read_kept, switch_off, switch_on
 from services.ingest.minting import Mint
 from services.ingest.targets import check_target
 from services.ingest.tenancy import Caller
@@ -99,6 +100,7 @@ class EndpointHandlers(ConfiguredHandlers):
 
         directory = self._context.store.directory
         await self._context.within(directory.rewrite(endpoint_secret(endpoint.id), decide, endpoint.id))
+        await hold(self._context, endpoint.name, ENDPOINT_DELETED)
         return web.Response(status=204)
 
     def _endpoint(self, request: web.Request, caller: Caller) -> Endpoint:

@@ -1,12 +1,21 @@
 """One endpoint of a caller: found, read, switched on and off; what its routes share."""
 
+import asyncio
+from contextlib import suppress
+
 from contracts import events as ev
 from contracts.endpoints import Endpoint, Private, endpoint_secret
 from contracts.errors import Corrupt
+from contracts.store.deliveries import HELD
 from contracts.tenant import Configuration
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.tenancy import Caller
+from services.ingest.views.webhooks import ANONYMOUS
+
+MOST_CALLS = 200
+BEGUN_WITHIN_S = 1.0  # a claim becomes a POST within milliseconds; a receiver may take its time to answer it
+LOOK_S = 0.02
 
 
 def find_endpoint(state: Configuration, caller: Caller, endpoint_id: str) -> Endpoint:
@@ -15,6 +24,21 @@ def find_endpoint(state: Configuration, caller: Caller, endpoint_id: str) -> End
     if endpoint is None or endpoint.tenant_id != caller.tenant_id:
         raise Problem("endpoint_not_found", "There is no such endpoint, or it is not yours, or it was deleted")
     return endpoint
+
+
+def check_receives(state: Configuration, name: str) -> None:
+    """Refuse to send again what would only be held or dropped. Raises Problem."""
+    endpoint = state.endpoint_by_name(name)
+    if endpoint is None and not name.startswith(ANONYMOUS):
+        raise Problem("not_redeliverable", "Its endpoint was deleted")
+    if endpoint is not None:
+        check_enabled(endpoint)
+
+
+def check_enabled(endpoint: Endpoint) -> None:
+    """Raise Problem `endpoint_disabled` for an endpoint that is off."""
+    if endpoint.disabled:
+        raise Problem("endpoint_disabled", f"It is disabled ({endpoint.disabled}); enable it first")
 
 
 async def read_kept(context: Context, endpoint: Endpoint) -> Private | None:
@@ -26,7 +50,10 @@ async def read_kept(context: Context, endpoint: Endpoint) -> Private | None:
 
 
 async def switch_off(context: Context, endpoint: Endpoint, by: str) -> None:
-    """Send nothing to the endpoint any more; one that is off already stays so for its own reason."""
+    """Send nothing to the endpoint any more; one that is off already stays so for its own reason.
+
+    What waits is held in all pools when this returns, and what was on its way has been begun.
+    """
     off = ev.EndpointDisabled(tenant_id=endpoint.tenant_id, endpoint_id=endpoint.id, why="manual", by=by)
 
     def decide(state: Configuration) -> ev.Event | None:
@@ -34,6 +61,25 @@ async def switch_off(context: Context, endpoint: Endpoint, by: str) -> None:
         return None if known is None or known.disabled else off
 
     await context.within(context.store.directory.change(decide, endpoint.id))
+    await hold(context, endpoint.name, HELD)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(BEGUN_WITHIN_S):
+            await _nothing_in_flight(context, endpoint.name)
+
+
+async def hold(context: Context, name: str, state: str) -> None:
+    """Take what waits for an endpoint out of its queues. What is left by an outage, a notifier takes out."""
+    for pool in context.pools:
+        for _ in range(MOST_CALLS):
+            if not await context.within(context.store.deliveries.hold_endpoint(pool, name, state=state)):
+                break
+
+
+async def _nothing_in_flight(context: Context, name: str) -> None:
+    """Wait until no sender holds a claim: between claim and POST a sender does not look whether it still may."""
+    for pool in context.pools:
+        while (await context.within(context.store.deliveries.endpoint(pool, name))).in_flight:
+            await asyncio.sleep(LOOK_S)  # noqa: ASYNC110 - it is another process that ends its claim
 
 
 async def switch_on(context: Context, endpoint: Endpoint, by: str) -> None:
