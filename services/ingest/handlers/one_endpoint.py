@@ -13,7 +13,6 @@ from services.ingest.edge.problems import Problem
 from services.ingest.tenancy import Caller
 from services.ingest.views.webhooks import ANONYMOUS
 
-MOST_CALLS = 200
 BEGUN_WITHIN_S = 1.0  # a claim becomes a POST within milliseconds; a receiver may take its time to answer it
 LOOK_S = 0.02
 
@@ -70,16 +69,15 @@ async def switch_off(context: Context, endpoint: Endpoint, by: str) -> None:
 async def hold(context: Context, name: str, state: str) -> None:
     """Take what waits for an endpoint out of its queues. What is left by an outage, a notifier takes out."""
     for pool in context.pools:
-        for _ in range(MOST_CALLS):
-            if not await context.within(context.store.deliveries.hold_endpoint(pool, name, state=state)):
-                break
+        await context.within(context.store.deliveries.hold_all(pool, name, state))
 
 
 async def _nothing_in_flight(context: Context, name: str) -> None:
     """Wait until no sender holds a claim: between claim and POST a sender does not look whether it still may."""
     for pool in context.pools:
-        while (await context.within(context.store.deliveries.endpoint(pool, name))).in_flight:
-            await asyncio.sleep(LOOK_S)  # noqa: ASYNC110 - it is another process that ends its claim
+        deliveries = context.store.deliveries
+        while (await context.within(deliveries.endpoint(pool, name))).in_flight:  # noqa: ASYNC110 - another process ends it
+            await asyncio.sleep(LOOK_S)
 
 
 async def switch_on(context: Context, endpoint: Endpoint, by: str) -> None:
