@@ -32,6 +32,7 @@ class Receiver:
 
     script: list[Behaviour]
     tls: ssl.SSLContext | None = None
+    keeps: bool = False  # connections, and says so
     requests: list[Received] = field(default_factory=list)
     connections: int = 0
     open_connections: int = 0
@@ -72,19 +73,21 @@ class Receiver:
         self.busiest = max(self.busiest, self.open_connections)
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await self._play(reader, writer)
+                while await self._play(reader, writer):
+                    pass
         finally:
             writer.close()
             self.open_connections -= 1
             self._tasks.discard(task)
             await self._tell()
 
-    async def _play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _play(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         behaviour = self.script.pop(0) if len(self.script) > 1 else self.script[0]
         if not getattr(behaviour, "before_reading", False):
             self.requests.append(await read_request(reader))
             await self._tell()
         await behaviour(reader, writer)
+        return self.keeps and not getattr(behaviour, "hangs_up", False)
 
     async def _tell(self) -> None:
         async with self._changed:
@@ -124,6 +127,9 @@ async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
 
 async def close_without_answer(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
     """Take the request, then hang up."""
+
+
+close_without_answer.hangs_up = True  # type: ignore[attr-defined]
 
 
 async def reset(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

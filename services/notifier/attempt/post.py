@@ -18,6 +18,7 @@ class Post:
     body: bytes
     traceparent: str | None = None
     headers: Mapping[str, str] = field(repr=False, default_factory=dict)
+    receiver: str = ""  # attempts to one receiver may share connections; '' shares with nobody
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,7 @@ class Courier:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._store = store
+        self._sender = sender
         self._places = places
         self._receivers = Receivers(store, places.of_endpoint)
         self._log = log
@@ -146,6 +147,7 @@ class Courier:
         with suppress(StoreUnavailable, TimeoutError):
             async with asyncio.timeout(HAND_BACK_S):
                 await self._extend(unfinished.values(), 0)
+        await self._sender.aclose()
 
     @property
     def _free(self) -> int:

@@ -65,6 +65,7 @@ class StoredDelivery:
             timestamp_s=timestamp_s,
             secrets=target.secrets,
             headers=target.headers,
+            receiver=self.endpoint,
             body=self.body,
             traceparent=self.traceparent,
         )
