@@ -13,7 +13,17 @@ from benchmarks import machine, report
 from benchmarks.figures import Row
 from benchmarks.processes import ROOT
 
-NAMES = ("post_rate", "first_run", "slot_gap", "child_cost", "pending_memory", "throughput", "call_cost", "batches")
+NAMES = (
+    "post_rate",
+    "first_run",
+    "slot_gap",
+    "child_cost",
+    "pending_memory",
+    "throughput",
+    "call_cost",
+    "batches",
+    "planning",
+)
 COMMAND = "make bench"
 
 

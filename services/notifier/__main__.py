@@ -23,6 +23,7 @@ from services.notifier.sending.delivering import Plan
 from services.notifier.service import Identity, Notifier
 
 EXIT_CONFIGURATION = 2
+STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main() -> int:
@@ -54,8 +55,9 @@ def check(settings: Settings) -> None:
 async def serve(settings: Settings, log: Logger) -> bool:
     """Put the notifier together and run it; returns whether to start it again."""
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in STOPS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     webhook = settings.webhook
     sender = Sender(
         timeout_s=webhook.timeout_s,
@@ -68,7 +70,9 @@ async def serve(settings: Settings, log: Logger) -> bool:
     courier = Courier(store, sender, plan=plan, places=places, log=log)
     try:
         identity = Identity(consumer_name(), settings.public_url)
-        return await Notifier(store, courier, identity, log, topic=settings.notifier.topic()).run(stop)
+        again = await Notifier(store, courier, identity, log, topic=settings.notifier.topic()).run(stop)
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # one that comes now is heard by what begins anew
+        return again and not stop.is_set()
     finally:
         await store.aclose()
 

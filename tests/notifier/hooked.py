@@ -37,9 +37,11 @@ async def make_tenant(store: Store, tenant_id: str = TENANT, secret: str = SECRE
     )
 
 
-async def admit(store: Store, url: str | None, *, tenant_id: str = TENANT, events: Sequence[str] = (), **spec) -> str:
+async def admit(
+    store: Store, url: str | None, *, tenant_id: str = TENANT, events: Sequence[str] = (), pool: str = POOL, **spec
+) -> str:
     """Admit a job; without a URL nobody subscribes to it."""
-    job_id = ids.mint_job_id(1_764_457_200_000, next(_numbers), "aa")
+    job_id = ids.mint_job_id(1_764_457_200_000, next(_numbers), store.directory.configuration.pools[pool])
     subscribed = tuple(events or DEFAULT_WEBHOOK_EVENTS) if url else None
     asked = {"prompt": "x", "userId": "u_42", "metadata": {"cart": "9"}, "webhookUrl": url, **spec}
     if events:
@@ -49,7 +51,7 @@ async def admit(store: Store, url: str | None, *, tenant_id: str = TENANT, event
     )
     write = Write(job_id, (created,), hooked=frozenset(subscribed or ()))
     body = orjson.dumps({name: value for name, value in asked.items() if value is not None})
-    await store.jobs.admit(POOL, write, body, tenant_id, Limits())
+    await store.jobs.admit(pool, write, body, tenant_id, Limits())
     return job_id
 
 

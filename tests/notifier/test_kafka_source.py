@@ -24,9 +24,9 @@ LOG = structlog.get_logger()
 _topics = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def broker() -> Iterator[Broker]:
-    """A broker for all tests of this process."""
+    """A broker of the test's own: one that has seen members leave lets the next wait for seconds."""
     running = Broker()
     yield running
     running.stop()

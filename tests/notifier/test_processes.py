@@ -114,6 +114,22 @@ async def test_sigterm_ends_it_in_order_during_a_back_off(store, store_url):
     assert await store.client.zcard(keys.due(POOL)) == 1
 
 
+async def test_a_pool_that_comes_later_is_served_by_the_same_process_begun_anew(store, store_url):
+    """The set of pools changed: it stops in order, runs itself again, and ends with 0 when it is told to."""
+    async with Receiver([answer(200)]) as receiver, Process(store_url) as process:
+        await admit(store, receiver.url(), events=["job.created"])
+        await receiver.wait_for_requests(1)
+        await store.open_pool("later")
+        await admit(store, receiver.url(), events=["job.created"], pool="later")
+        await admit(store, receiver.url(), events=["job.created"])
+        await receiver.wait_for_requests(3)
+        await until(lambda: settled(store))
+        assert process.process.returncode is None
+        assert await process.stop() == 0
+    assert len({request.headers["webhook-id"] for request in receiver.requests}) == 3
+    assert await store.client.xinfo_consumers(keys.log("later"), keys.GROUP_NOTIFIER) == []
+
+
 async def test_sigterm_in_mid_attempt_is_no_failed_attempt(store, store_url):
     """Field case 89: a shutdown in mid-attempt is not counted; the delivery is due at once for another process."""
     async with Receiver([silent, answer(200)]) as receiver:
