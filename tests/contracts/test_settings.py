@@ -8,6 +8,7 @@ from contracts.settings import load_settings
 ADMIN_KEY = "HEADRACE_ADMIN__KEY"
 POOL = "HEADRACE_WORKER__POOL"
 PUBLIC_URL = "HEADRACE_PUBLIC_URL"
+SOURCE = "HEADRACE_NOTIFIER__SOURCE"
 SCHEDULE = "HEADRACE_WEBHOOK__SCHEDULE"
 POLICY = "HEADRACE_SCHEDULER__POLICY__"
 
@@ -29,6 +30,10 @@ POLICY = "HEADRACE_SCHEDULER__POLICY__"
         (PUBLIC_URL, "https://headrace.example/?a=b", "https://"),
         (PUBLIC_URL, "https://user:secret@headrace.example", "https://"),
         (SCHEDULE, "0,soon", "in seconds"),
+        (SOURCE, "redis", "kafka://host:port/topic"),
+        (SOURCE, "kafka://broker/events", "kafka://host:port/topic"),
+        (SOURCE, "kafka://user:secret@broker:9092/events", "kafka://host:port/topic"),
+        (SOURCE, "kafka://broker:9092", "kafka://host:port/topic"),
         ("HEADRACE_WORKER", "3", "HEADRACE_WORKER__"),
         ("HEADRACE_INGEST__PORT", "eighty", "integer"),
         (f"{POLICY}TIER_WEIGHTS", "enterprise", "tier=number"),
@@ -74,3 +79,9 @@ def test_a_lease_that_one_late_heartbeat_would_lose_is_refused() -> None:
     with pytest.raises(ConfigError, match="twice HEARTBEAT_S"):
         load_settings({"HEADRACE_WORKER__LEASE_S": "1.5", "HEADRACE_WORKER__HEARTBEAT_S": "1"})
     load_settings({"HEADRACE_WORKER__LEASE_S": "2", "HEADRACE_WORKER__HEARTBEAT_S": "1"})
+
+
+def test_a_topic_is_read_with_its_servers_and_none_means_the_logs() -> None:
+    assert load_settings({}).notifier.topic() is None
+    settings = load_settings({SOURCE: "kafka://one:9092,two:9093/events.v1"})
+    assert settings.notifier.topic() == ("one:9092,two:9093", "events.v1")
