@@ -7,6 +7,7 @@ each call for a delivery, against a loop that plans and stores the same deliveri
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from itertools import chain
 
 import orjson
 import structlog
@@ -16,6 +17,7 @@ from benchmarks.figures import Row, high, ratios, spread
 from benchmarks.rig import own_store
 from contracts import events as ev
 from contracts import ids
+from contracts.positions import entry_key
 from contracts.store import Store, keys
 from contracts.store.jobs import Limits
 from contracts.store.write import Write
@@ -82,7 +84,7 @@ async def _write_unwanted(store: Store, count: int) -> None:
     pipe = store.client.pipeline(transaction=False)
     for number in range(count):
         fields = {"t": wire_type(progress), "j": _job_id(number), "n": 2, "f": 1, "p": "1-1", "d": progress.to_json()}
-        pipe.xadd(keys.log(POOL), fields)
+        pipe.execute_command("XADD", keys.log(POOL), "*", *chain.from_iterable(fields.items()))
     await pipe.execute()
 
 
@@ -116,9 +118,8 @@ async def _agent(store: Store) -> None:
 
 
 async def _is_done(store: Store) -> bool:
-    [group] = [one for one in await store.client.xinfo_groups(keys.log(POOL)) if one["name"] == GROUP.encode()]
-    [(last, _)] = await store.client.xrevrange(keys.log(POOL), count=1)
-    return bool(group["last-delivered-id"] == last and group["pending"] == 0)
+    needed, end = await store.needed_by(POOL, GROUP), await store.end_of_log(POOL)
+    return entry_key(needed) > entry_key(end)
 
 
 async def _bare_loop(store: Store) -> None:
