@@ -63,7 +63,7 @@ def patched(
     updated = ev.EndpointUpdated(
         tenant_id=endpoint.tenant_id,
         endpoint_id=endpoint.id,
-        origin=origin_of(url),
+        origin=origin_of(url) if url else endpoint.origin,  # what was kept of it is lost
         header_names=tuple(headers),
         changed=tuple(sorted(name for name, is_other in differs.items() if is_other)),
         by=by,

@@ -94,6 +94,22 @@ async def test_what_a_webhook_subscribes_to_changes_for_what_comes_after(api: Ap
     assert [body.metadata(n) for n in (1, 2, 3)] == [{"n": "0"}, {"n": "1"}, {"n": "1"}]
 
 
+async def test_a_running_attempt_marks_by_the_new_list_though_it_knows_the_old_one(api: Api, play: Play) -> None:
+    """Field case 98: what is newly wanted does not pass unseen because the worker was told another list."""
+    job_id = await api.job(webhookUrl="https://app.example/hook", webhookEvents=["job.completed"])
+    attempt = await running(api, play, job_id)
+    await api.store.attempts.emit(attempt, [ev.JobProgress(progress=10)])
+
+    await change(api, job_id, webhookEvents=["job.progress"])
+    await api.store.attempts.emit(attempt, [ev.JobProgress(progress=20)])
+
+    history = await play.store.jobs.history(POOL, job_id)
+    assert history is not None
+    marked = {entry.type: entry.hooked for entry in history.entries}
+    assert [entry.hooked for entry in history.entries if entry.type == "job.progress"] == [False, True]
+    assert (marked["job.started"], marked["job.webhook_changed"]) == (False, True)
+
+
 async def test_if_match_guards_what_the_caller_has_not_seen(api: Api) -> None:
     job_id = await api.job()
     first = (await api.get(f"/v1/jobs/{job_id}")).headers["etag"]

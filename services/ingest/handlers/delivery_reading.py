@@ -53,8 +53,7 @@ class DeliveryReader:
                 meta.name, tenant_id, below=delivery_id + _FIRST, limit=1, prefix=delivery_id
             )
             for found_id, fields in await self._context.within(page):
-                if found_id == delivery_id:
-                    return FoundDelivery(meta, delivery_id, fields)
+                return FoundDelivery(meta, found_id, fields)
         raise Problem("delivery_not_found", "There is no such delivery, or it is not yours, or its time is over")
 
     async def all_fields(self, found: FoundDelivery) -> dict[str, str]:

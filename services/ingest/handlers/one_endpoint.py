@@ -64,6 +64,7 @@ async def switch_off(context: Context, endpoint: Endpoint, by: str) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(BEGUN_WITHIN_S):
             await _nothing_in_flight(context, endpoint.name)
+    await hold(context, endpoint.name, HELD)  # what was on its way and failed waits for its next try
 
 
 async def hold(context: Context, name: str, state: str) -> None:

@@ -1,0 +1,94 @@
+"""Endpoints set through the API, as their receivers see them: ingest, a notifier and a receiver together."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from tests.ingest.api import running_api, settings_for
+from tests.ingest.webhooks import PATH, Hooks, hooks_of
+from tests.notifier.hooked import notifier
+from tests.notifier.receiver import Receiver, answer
+
+DELIVERIES = "/v1/webhook-deliveries?limit=100"
+LONG_AGO = "2020-01-01T00:00:00Z"
+
+
+@pytest.fixture
+async def hooks(store_url: str, tmp_path: Path) -> AsyncIterator[Hooks]:
+    async with running_api(settings_for(store_url, tmp_path, webhook={"allow_private": "loopback"})) as api:
+        yield await hooks_of(api)
+
+
+def verifies(secret: str, headers: dict[str, str], body: bytes) -> bool:
+    try:
+        Webhook(secret).verify(body, headers)
+    except WebhookVerificationError:
+        return False
+    return True
+
+
+async def test_receivers_with_either_secret_verify_through_a_rotation(hooks: Hooks, store_url: str) -> None:
+    """Field cases 112 and 113: 50 pending deliveries carry two signatures during the overlap, also on a retry; after
+    it one; the headers of the endpoint's own go along and its masks do not.
+    """
+    async with Receiver([*[answer(500)] * 5, answer(200)]) as receiver:
+        made = await hooks.create(receiver.url(), headers={"Authorization": "Bearer t0p"})
+        endpoint_id, old = made.body["id"], made.body["secret"]
+        pings = {(await hooks.do(endpoint_id, "test")).body["messageId"] for _ in range(50)}
+        new = (await hooks.do(endpoint_id, "rotate-secret", overlapSeconds=60)).body["secret"]
+        async with notifier(store_url):
+            during = list(await receiver.wait_for_requests(55))
+            newest = (await hooks.do(endpoint_id, "rotate-secret", overlapSeconds=0)).body["secret"]
+            await hooks.do(endpoint_id, "test")
+            [*_, after] = await receiver.wait_for_requests(56)
+
+    assert {request.headers["webhook-id"] for request in during} == pings
+    for request in during:
+        assert request.headers["webhook-signature"].count("v1,") == 2
+        assert verifies(old, request.headers, request.body)
+        assert verifies(new, request.headers, request.body)
+        assert request.headers["authorization"] == "Bearer t0p"
+    assert after.headers["webhook-signature"].count("v1,") == 1
+    held = [verifies(secret, after.headers, after.body) for secret in (old, new, newest)]
+    assert held == [False, False, True]
+    assert max(int(request.headers["webhook-attempt"]) for request in during) > 1
+
+
+async def test_nothing_is_posted_once_the_call_that_switched_off_has_returned(hooks: Hooks, store_url: str) -> None:
+    """Field case 90: with retries due all the time, no POST after disable returns; enabled and recovered, each once."""
+    async with Receiver([answer(503)]) as receiver:
+        endpoint_id = await hooks.endpoint(receiver.url())
+        ids = {(await hooks.do(endpoint_id, "test")).body["messageId"] for _ in range(20)}
+        async with notifier(store_url, delays_s=[0, *[0.1] * 60]):
+            await receiver.wait_for_requests(8)  # before its circuit opens
+            await hooks.do(endpoint_id, "disable")
+            posted = len(receiver.requests)
+            shown = (await hooks.get(DELIVERIES)).body["data"]
+            receiver.script[:] = [answer(200)]
+            await hooks.do(endpoint_id, "enable")
+            before_recovery = len(receiver.requests)
+            recovered = (await hooks.do(endpoint_id, "recover", since=LONG_AGO)).body["recovered"]
+            again = (await receiver.wait_for_requests(posted + 20))[posted:]
+
+    assert {each["state"] for each in shown} == {"held"}
+    assert (before_recovery, recovered) == (posted, 20)
+    assert sorted(request.headers["webhook-id"] for request in again) == sorted(ids)
+
+
+async def test_what_waited_for_a_deleted_endpoint_is_never_posted(hooks: Hooks, store_url: str) -> None:
+    """Field case 93: deleted while no sender ran: no POST, no retry, nothing left to do."""
+    async with Receiver([answer(200)]) as receiver:
+        gone, there = await hooks.endpoint(receiver.url("/gone")), await hooks.endpoint(receiver.url("/there"))
+        for _ in range(5):
+            await hooks.do(gone, "test")
+        await hooks.call("DELETE", f"{PATH}/{gone}")
+        await hooks.do(there, "test")
+        async with notifier(store_url):
+            [request] = await receiver.wait_for_requests(1)
+
+    assert "/there" in request.request_line
+    states = {each["endpointId"]: each["state"] for each in (await hooks.get(DELIVERIES)).body["data"]}
+    assert states == {gone: "endpoint_deleted", there: "delivered"}
+    assert (await hooks.api.store.deliveries.due_endpoints("default", 10)).endpoints == ()
