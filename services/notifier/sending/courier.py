@@ -134,9 +134,9 @@ class Courier:
 
     async def finish(self) -> None:
         """Let attempts under way end within a grace, then hand back all that is still claimed."""
+        with suppress(StoreUnavailable):
+            await self._extend(self._attempts.values(), CLAIM_MS)
         if self._attempts:
-            with suppress(StoreUnavailable):
-                await self._extend(self._attempts.values(), CLAIM_MS)
             await asyncio.wait(self._attempts, timeout=GRACE_S)
         self._stop.set()
         unfinished = dict(self._attempts)
