@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -71,7 +72,7 @@ class Notifier:
         # Half a second of computing, most of it while the store is waited for.
         imported = asyncio.create_task(asyncio.to_thread(import_module, "services.notifier.projection.app"))
         planners = await self._planners(stop)
-        projection = await imported
+        projection = await self._sending_until(imported, planners)
         if not planners:
             return False
         app = self._assemble(projection, planners)
@@ -98,6 +99,17 @@ class Notifier:
                 await pause(failures, stop, random.random())
                 failures += 1
         return {}
+
+    async def _sending_until(self, imported: asyncio.Task[ModuleType], pools: Iterable[str]) -> ModuleType:
+        """Send what is due while Faust is imported: after a restart, that is half a second of everybody's time."""
+        until = asyncio.Event()
+        sending = [asyncio.create_task(self._courier.run(pool, until)) for pool in pools]
+        try:
+            return await imported
+        finally:
+            until.set()
+            self._courier.wake()
+            await asyncio.gather(*sending)
 
     async def _planner(self, pool: str) -> Planner:
         meta = await self._store.open_pool(pool)

@@ -97,6 +97,15 @@ class Courier:
             asyncio.create_task(self._repeat(self._hold, HOLD_EVERY_S, pool, stop)),
             asyncio.create_task(self._repeat(self._sweep, SWEEP_EVERY_S, pool, stop)),
         ]
+        try:
+            await self._claim_until(stop, pool, wake)
+        finally:
+            self._wakes.remove(wake)
+            for duty in duties:
+                duty.cancel()
+            await asyncio.gather(*duties, return_exceptions=True)
+
+    async def _claim_until(self, stop: asyncio.Event, pool: str, wake: asyncio.Event) -> None:
         failures = 0
         while not stop.is_set():
             wake.clear()
@@ -112,7 +121,6 @@ class Courier:
                 async with asyncio.timeout(wait_s):
                     await wake.wait()
                     await asyncio.sleep(GATHER_S)
-        await asyncio.gather(*duties)
 
     async def claim_once(self, pool: str) -> float:
         """Claim for the places that are free and start the attempts; returns the seconds after which to look again."""
