@@ -130,9 +130,9 @@ class Since(Body):
 class DeliveriesFilter(Body):
     """Which deliveries; {} means all that ended without success, or are held."""
 
-    tenant_id: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    endpoint_id: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    job_id: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    tenant_id: Annotated[str, Field(pattern=r"^t_[a-z0-9][a-z0-9_-]{0,47}$")] | None = None
+    endpoint_id: Annotated[str, Field(pattern=r"^wh_[0-9a-z]{26}$")] | None = None
+    job_id: Annotated[str, Field(pattern=r"^job_[0-9a-z]{26}[a-z]{2}$")] | None = None
     event_type: Annotated[str, Field(min_length=1, max_length=64)] | None = None
     state: DeliveryState | None = None
     since: Instant | None = None

@@ -81,6 +81,7 @@ class EndpointSecretRotated(_OfEndpoint):
     TYPE: ClassVar[str] = "webhook.endpoint_secret_rotated"
     old_until_ms: int
     by: str = ""
+    reason: str | None = None
 
 
 class EndpointFailing(_OfEndpoint):

@@ -129,6 +129,6 @@ def admin_webhook_routes(admin: AdminWebhookHandlers) -> tuple[Route, ...]:
               reply=about.AdminWebhookDeliveryPage, problems=("bad_cursor", "bad_parameter"),
               parameters=(of_tenant, *_FILTERS, *_PAGED)),
         Route("POST", deliveries + "/redeliver", admin.redeliver_many, "Send many deliveries again.", "admin",
-              body=DeliveriesRedeliver, reply=about.RedeliverOperation, problems=("bad_cursor", "job_not_found"),
+              body=DeliveriesRedeliver, reply=about.RedeliverOperation, problems=("bad_cursor",),
               replies=((200, "What this call did; while `hasMore`, call again with `nextCursor`."),)),
     )  # fmt: skip

@@ -20,6 +20,8 @@ from contracts.endpoints import (
 from contracts.errors import Corrupt
 from contracts.ids import BadId, delivery_id, endpoint_of, is_endpoint_id, mint_endpoint_id, mint_job_id
 from contracts.tenant import Configuration, configure
+from contracts.webhook_headers import name_fault, value_fault
+from contracts.webhook_hosts import is_host_pattern, is_listed
 from contracts.wire import decode, wire_type
 
 WH = str(mint_endpoint_id(1_764_457_200_000, 1))
@@ -145,3 +147,34 @@ def test_ids_of_endpoints_and_the_endpoint_in_a_delivery() -> None:
     for wrong in (WH, job, "dlv_x", delivery_id(job, 3, "a_b", 0), delivery_id(job, 3, WH[3:], 0) + "\n"):
         with pytest.raises(BadId):
             endpoint_of(wrong)
+
+
+@given(st.text(max_size=80), st.text(max_size=1_100))
+def test_a_header_that_may_be_sent_is_one_line_of_printable_ascii_and_none_of_ours(name: str, value: str) -> None:
+    """Field case 113: whatever passes can neither end its line nor take the place of a header of the sender."""
+    if name_fault(name) is None and value_fault(value) is None:
+        line = f"{name}: {value}"
+        assert all(" " <= each <= "~" or each == "\t" for each in line)
+        assert line.partition(": ") == (name, ": ", value)
+        assert value == value.strip()
+        assert name.lower() not in ("host", "connection")
+        assert not name.lower().startswith(("webhook-", "content-"))
+
+
+labels = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?", fullmatch=True)
+hosts = st.lists(labels, min_size=1, max_size=4).map(".".join)
+
+
+@given(hosts, hosts, st.sampled_from(("", ":443", ":8443")), st.sampled_from(("", "/", "/x?y=z", "?a.b")))
+def test_a_listed_host_is_that_host_and_a_star_is_what_lies_below(host: str, above: str, port: str, path: str) -> None:
+    """Field case 113: no prefix, suffix, case, port or path makes one host pass for another."""
+    url = f"https://{host.upper()}{port}{path}"
+    assert is_host_pattern(host)
+    assert is_listed(url, [host])
+    assert is_listed(f"https://{host}.{port}{path}", [host])
+    assert is_listed(f"https://{above}.{host}{port}{path}", [f"*.{host}"])
+    assert not is_listed(url, [f"*.{host}"])
+    assert not is_listed(f"https://x{host}{port}{path}", [host, f"*.{host}"])
+    assert not is_listed(f"https://{host}.{above}x{port}{path}", [host])
+    assert not is_listed(f"https://else.example/{host}", [host]) or host == "else.example"
+    assert not is_listed(url, [])

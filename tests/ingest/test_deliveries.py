@@ -11,6 +11,7 @@ from contracts.deliveries import KEEP_DEAD_S, Ask, Attempted, PlannedDelivery, S
 from contracts.endpoints import endpoint_secret
 from contracts.ids import delivery_id, event_id, mint_job_id
 from contracts.store import Word, keys
+from services.ingest.handlers import admin_webhooks
 from tests.ingest.api import Api
 from tests.ingest.webhooks import PATH, Hooks, hooks_of
 
@@ -196,6 +197,7 @@ async def test_lists_are_filtered_and_paged_and_foreign_deliveries_are_never_met
     for wrong in ("state=lost", "stat=held", "since=yesterday", "state=held&state=gone", "tenantId=t_b", "jobId=x"):
         assert (await hooks.get(f"{DELIVERIES}?{wrong}")).code == "bad_parameter"
 
+    assert [each["id"] for each in (await hooks.get(f"/v1/jobs/{job_id}/deliveries")).body["data"]], "a forgotten job"
     assert await listed("", other) == []
     assert (await other.get(f"/v1/jobs/{job_id}/deliveries")).code == "job_not_found"
     unknown = delivery_id(mint_job_id(1, 2, "aa"), 1, mine.name, 0)
@@ -311,8 +313,27 @@ async def test_the_operator_sees_all_tenants_and_sends_again_what_a_filter_means
     assert (real.body["matched"], real.body["redelivered"], real.body["state"]) == (2, 2, "completed")
     assert (len(await sent[1].attempt(200)), await sent[0].attempt(200)) == (2, [])
     assert "receiver was down" in str(await api.store.client.xrange(keys.log(POOL)))
+    wrong = await api.admin("POST", ADMIN + "/redeliver", json={"filter": {"jobId": "x", "endpointId": "y"}})
+    assert (wrong.status, wrong.pointers) == (422, ["/filter/endpointId", "/filter/jobId"])
     await other.do(two, "disable")
     await api.admin("POST", ADMIN + "/redeliver", json={"filter": {"tenantId": "t_b", "state": "delivered"}})
     failed = await api.admin("POST", ADMIN + "/redeliver", json={"filter": {"tenantId": "t_b", "state": "delivered"}})
     assert {each["code"] for each in failed.body["failures"]} == {"endpoint_disabled"}
     assert (await hooks.call("GET", ADMIN)).code == "missing_scope"
+
+
+async def test_a_list_across_many_tenants_goes_on_where_it_stopped(
+    hooks: Hooks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_webhooks, "MOST_TENANTS", 1)
+    for tenant in ("t_b", "t_c"):
+        await hooks.api.tenant(tenant)
+    other = await hooks_of(hooks.api, "t_c")
+    await Sent(other, await other.endpoint(), "t_c").plan(1)
+    seen, cursor = [], ""
+    for _ in range(3):
+        page = (await hooks.api.admin("GET", f"{ADMIN}?limit=5{cursor}")).body
+        seen.append(len(page["data"]))
+        cursor = f"&cursor={page['nextCursor']}"
+
+    assert (seen, page["hasMore"]) == ([0, 0, 1], False)

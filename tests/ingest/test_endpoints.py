@@ -51,12 +51,13 @@ async def test_the_log_names_an_origin_and_never_a_url_a_value_or_a_secret(hooks
     """Field cases 112 and 113: secrets and values of headers are in no event; a change says which parts it changed."""
     made = await hooks.create(headers={"Authorization": "Bearer h3ader"})
     await hooks.patch(made.body["id"], headers={"Authorization": "Bearer 0ther"}, url=URL + "2")
-    rotated = await hooks.do(made.body["id"], "rotate-secret")
+    rotated = await hooks.do(made.body["id"], "rotate-secret", reason="it leaked")
     log = await configuration_log(hooks.api)
 
     for secret in ("t0ken", "h3ader", "0ther", made.body["secret"], rotated.body["secret"]):
         assert secret not in log
     assert '"changed":["headers","url"]' in log
+    assert "it leaked" in log
     private = await hooks.api.store.directory.private(endpoint_secret(made.body["id"]))
     assert private is not None
     assert (private.url, private.headers) == (URL + "2", {"Authorization": "Bearer 0ther"})

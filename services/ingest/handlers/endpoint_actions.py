@@ -33,7 +33,11 @@ class EndpointActionHandlers(ConfiguredHandlers):
         secret, now_ms = self._mint.webhook_secret(), self._context.now_ms()
         until_ms = now_ms + wanted.overlap_seconds * 1000
         rotated = ev.EndpointSecretRotated(
-            tenant_id=caller.tenant_id, endpoint_id=endpoint.id, old_until_ms=until_ms, by=caller.key_id
+            tenant_id=caller.tenant_id,
+            endpoint_id=endpoint.id,
+            old_until_ms=until_ms,
+            by=caller.key_id,
+            reason=wanted.reason or None,
         )
 
         def decide(state: Configuration, private: Private) -> tuple[ev.Event, Private]:

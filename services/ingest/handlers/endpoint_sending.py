@@ -48,9 +48,10 @@ class EndpointSendingHandlers(ConfiguredHandlers):
         meta = self._context.pool(next(iter(self._context.pools), ""))
         job_id, now_ms = self._mint.job_id(meta.code), self._context.now_ms()
         body = ping(endpoint.format, endpoint.id, caller.tenant_id, job_id, now_ms, self._context.place(meta))
+        content = {"content": "application/cloudevents+json"} if endpoint.format == "cloudevents" else {}
         planned = PlannedDelivery(
             id=delivery_id(job_id, 1, endpoint.name, 0),
-            fields={"event": TEST_EVENT, "message": event_id(job_id, 1), "body": body},
+            fields={"event": TEST_EVENT, "message": event_id(job_id, 1), "body": body, **content},
             endpoint=endpoint.name,
             tenant_id=caller.tenant_id,
             job_id=job_id,
