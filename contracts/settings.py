@@ -157,13 +157,26 @@ class RetentionSettings(Group):
     artifacts_s: Positive = 604_800.0
 
 
-class ArtifactSettings(Group):
-    """Where stored files lie: a directory, or `s3://bucket/prefix` with credentials from `AWS_*`."""
+class ObjectSettings(Group):
+    """A directory, or `s3://bucket/prefix` with credentials from `AWS_*`."""
 
-    url: str = ""  # empty: `artifacts` below the data directory
+    url: str = ""  # empty: a folder of the data directory
     endpoint: Endpoint = ""  # of an S3-compatible store; empty: that of AWS
     region: str = ""
     timeout_s: Positive = 30.0  # without a byte for so long, a request to the store has failed
+
+
+class ArtifactSettings(ObjectSettings):
+    """Where stored files lie; by default in `artifacts` below the data directory."""
+
+
+class ArchiveSettings(ObjectSettings):
+    """Where the event log is archived, by default in `archive` below the data directory, and how often."""
+
+    seal_s: Positive = 60.0  # an entry is sealed at latest after so long,
+    seal_entries: Annotated[int, Field(ge=1, le=100_000)] = 10_000  # or when so many wait for it,
+    settle_s: Seconds = 10.0  # but never before: a failover may still take it back
+    checkpoint_s: Positive = 600.0  # between two signed checkpoints, while entries are sealed
 
 
 class InputSettings(Group):
@@ -211,6 +224,7 @@ class Settings(Group):
     notifier: NotifierSettings = NotifierSettings()
     retention: RetentionSettings = RetentionSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
+    archive: ArchiveSettings = ArchiveSettings()
     inputs: InputSettings = InputSettings()
     admin: AdminSettings = AdminSettings()
     client: ClientSettings = ClientSettings()

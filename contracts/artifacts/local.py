@@ -1,8 +1,8 @@
 """Objects in a directory: of this host, or one that all hosts share.
 
-Promises: what is put durably is on the disk (fsync) before its name appears; no link in an object's place is followed.
-What a killed process left half put is listed, and can be removed, once it is LEFT_S old. Does not promise that a file
-survives the loss of its disk.
+Promises: what is put durably is on the disk (fsync) before its name appears, and its name when the call returns; no
+link in an object's place is followed. What a killed process left half put is listed, and can be removed, once it is
+LEFT_S old. Does not promise that a file survives the loss of its disk.
 """
 
 import errno
@@ -30,11 +30,13 @@ class LocalObjects:
         target = self._root / key
         part = target.with_name(f".{target.name}.{uuid.uuid4().hex}{_PART}")  # two may put the same key at once
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            new = _make_folder(target.parent)
             _place(source, part)
             if durable:
                 _sync(part)
             os.replace(part, target)
+            for folder in (target.parent, *(each.parent for each in new)) if durable else ():
+                _sync(folder)
         except OSError as error:
             raise StoreAway(f"the directory of stored files cannot be written: {error.strerror}") from None
 
@@ -106,9 +108,20 @@ def _place(source: Path | bytes, part: Path) -> None:
         part.write_bytes(source)
 
 
-def _sync(part: Path) -> None:
-    with part.open("rb") as file:
-        os.fsync(file.fileno())
+def _make_folder(folder: Path) -> list[Path]:
+    """Make a folder, and return those that were not there before."""
+    new = [each for each in (folder, *folder.parents) if not each.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return new
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _is_being_put(name: str, status: os.stat_result) -> bool:

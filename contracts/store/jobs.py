@@ -1,5 +1,6 @@
 """What ingest and readers ask of a pool: admit, append, read one job, page through a tenant's jobs."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ from contracts.store.write import KeyRing, Write, encode
 from contracts.wire import Entry, decode
 
 MOST_EVENTS = 5_000
+
+# pool, position, sequence to stop at (exclusive), most events -> a job's events from there back, newest first
+Below = Callable[[str, str, int, int], Awaitable[list[Entry]]]
 
 
 class Limits(NamedTuple):
@@ -59,10 +63,11 @@ class History:
 
 
 class Jobs:
-    """Calls about jobs; any number of pools."""
+    """Calls about jobs; any number of pools. `below` looks for events that the log no longer has."""
 
     def __init__(self, batcher: Batcher) -> None:
         self._call = batcher.call
+        self.below: Below | None = None
 
     async def admit(
         self,
@@ -108,7 +113,10 @@ class Jobs:
     async def history(
         self, pool: str, job_id: str, *, after: int = 0, limit: int = MOST_EVENTS, with_body: bool = False
     ) -> History | None:
-        """Read a job's state, its newest events after sequence `after`, and its body; None for an unknown job."""
+        """Read a job's state, its newest events after sequence `after`, and its body; None for an unknown job.
+
+        Raises Unavailable when events lie in the archive, and it does not answer.
+        """
         fixed = [keys.log(pool), keys.job(pool, job_id), keys.body(pool, job_id)]
         raw = await self._call("history", fixed, [after, limit, "1" if with_body else ""])
         assert isinstance(raw, list)
@@ -117,6 +125,10 @@ class Jobs:
         if state is None:
             return None
         entries = tuple(_entry(item) for item in reversed(raw[2]))
+        first, goes_on = (entries[0].sequence, entries[0].previous) if entries else (state.sequence + 1, state.position)
+        if self.below is not None and first > after + 1 and goes_on and len(entries) < limit:
+            older = await self.below(pool, goes_on, after, limit - len(entries))
+            entries = (*reversed(older), *entries)
         return History(state, entries, raw[1] if isinstance(raw[1], bytes) else b"")
 
     async def page(

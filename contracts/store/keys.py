@@ -7,6 +7,7 @@ SYSTEM = "_sys"
 GROUP_WORK = "gpu"
 GROUP_NOTIFIER = "notifier"
 GROUP_SCHEDULER = "scheduler"
+ENDED_KINDS = ("completed", "failed")  # retention differs: completed ones, and all others
 LOG_GROUPS = (GROUP_SCHEDULER, GROUP_NOTIFIER)
 
 
@@ -80,8 +81,19 @@ def snapshot_parts(pool: str, snapshot_id: str) -> str:
     return f"hr:{{{pool}}}:snapshot:{snapshot_id}"
 
 
+def archive(pool: str) -> str:
+    """Hash: the archivist's token and until, how far the log is sealed (`upto`, `digest`). While it is there, nobody
+    but the archivist forgets a job or trims the log."""
+    return f"hr:{{{pool}}}:archive"
+
+
+def ended(pool: str, kind: str) -> str:
+    """Zset: jobs whose last event is sealed, by when they ended; `kind` is one of `ENDED_KINDS`."""
+    return f"hr:{{{pool}}}:ended:{kind}"
+
+
 def meta(pool: str) -> str:
-    """Hash: layout, epoch, cursors of the groups."""
+    """Hash: layout, epoch, cursors of the groups; `trimmed`: entries below it may be gone from the log."""
     return f"hr:{{{pool}}}:meta"
 
 

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 from contracts.errors import ConfigError, StoreUnavailable
 from contracts.events import Event
 from contracts.store import keys, replies
+from contracts.store.archive import ArchiveCalls
 from contracts.store.attempts import Attempts
 from contracts.store.backfills import Backfills
 from contracts.store.batcher import Batcher
@@ -55,6 +56,7 @@ class Store:
         self.live = Live(self.batcher, self.client, self.channel)
         self.resources = Resources(self.batcher)
         self.snapshots = Snapshots(self.batcher, self.client)
+        self.archive = ArchiveCalls(self.batcher, self.client)
         self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())
 
     def channel(self) -> Channel:

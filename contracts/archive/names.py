@@ -1,0 +1,48 @@
+"""How segments are called: `<pool>/<epoch>/<first>_<last>.ndjson.zst`. Pure."""
+
+import re
+from dataclasses import dataclass
+
+from contracts.positions import entry_key
+
+ENDING = ".ndjson.zst"
+BODIES_ENDING = ".bodies.zst"
+_KEY = re.compile(
+    r"([a-z0-9_][a-z0-9-]*|_sys)/([0-9]{1,9})/([0-9]{1,16}-[0-9]{1,20})_([0-9]{1,16}-[0-9]{1,20})" + re.escape(ENDING)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentName:
+    """One segment of a pool: the epoch of its log, the positions of its first and its last entry."""
+
+    epoch: int
+    first: str
+    last: str
+
+    def key(self, pool: str) -> str:
+        """Return where it lies.
+
+        >>> SegmentName(1, "5-0", "9-2").key("default")
+        'default/1/5-0_9-2.ndjson.zst'
+        """
+        return f"{pool}/{self.epoch}/{self.first}_{self.last}{ENDING}"
+
+    def bodies_key(self, pool: str) -> str:
+        """Return where the bodies of the jobs that end in it lie."""
+        return f"{pool}/{self.epoch}/{self.first}_{self.last}{BODIES_ENDING}"
+
+    def aside_key(self, pool: str) -> str:
+        """Return where it lies once the log has turned out not to hold it any more."""
+        return f"{pool}/aside/{self.epoch}_{self.first}_{self.last}{ENDING}"
+
+
+def parse_key(key: str) -> tuple[str, SegmentName] | None:
+    """Return the pool and the segment of a key; None for anything else that lies there."""
+    match = _KEY.fullmatch(key)
+    return None if match is None else (match[1], SegmentName(int(match[2]), match[3], match[4]))
+
+
+def in_order(names: list[SegmentName]) -> list[SegmentName]:
+    """Return them as the log had them."""
+    return sorted(names, key=lambda name: (entry_key(name.last), entry_key(name.first), name.epoch))

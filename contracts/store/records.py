@@ -1,0 +1,79 @@
+"""Reading a log exactly as it is, and noticing what was trimmed from it meanwhile.
+
+Promises: `after` says in the same breath from where the log may have been trimmed, so that a reader that is behind
+knows about its hole instead of jumping it.
+"""
+
+from typing import NamedTuple
+
+from contracts.errors import Corrupt, StoreUnavailable
+from contracts.positions import START, entry_key
+from contracts.store import keys
+from contracts.store.channel import Channel
+from contracts.store.clients import COMMAND_TIMEOUT_S, LOST
+from contracts.store.log import Poison
+from contracts.wire import Entry, decode
+
+
+class Record(NamedTuple):
+    """One entry of a log as it is: its position, and names and values of its fields in their order."""
+
+    position: str
+    fields: tuple[bytes, ...]
+
+    def entry(self) -> Entry | Poison:
+        """Read it; what cannot be read is Poison."""
+        try:
+            return decode(self.position, dict(zip(self.fields[::2], self.fields[1::2], strict=True)))
+        except (Corrupt, ValueError) as error:
+            return Poison(self.position, error.reason if isinstance(error, Corrupt) else "a field has no value")
+
+
+class Found(NamedTuple):
+    """Entries in order, and the mark below which entries may be gone from the log."""
+
+    records: list[Record]
+    trimmed: str = START
+
+
+class RecordReader:
+    """Reads the logs of pools over one connection."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    async def after(self, pool: str, position: str, count: int, block_ms: int | None = None) -> Found:
+        """Return what follows `position`, waiting up to `block_ms` for the first. Raises StoreUnavailable."""
+        blocking = () if block_ms is None else ("BLOCK", block_ms)
+        # In this order: whatever was trimmed before the entries were read is below the mark that is read after them.
+        commands = (
+            ("XREAD", "COUNT", count, *blocking, "STREAMS", keys.log(pool), position),
+            ("HGET", keys.meta(pool), "trimmed"),
+        )
+        try:
+            found, trimmed = await self._channel.exchange(commands, COMMAND_TIMEOUT_S + (block_ms or 0) / 1000)
+        except LOST as error:
+            raise StoreUnavailable(str(error)) from error
+        for reply in (found, trimmed):
+            if isinstance(reply, Exception):
+                raise StoreUnavailable(str(reply)) from reply
+        return Found(_records(found), trimmed.decode() if isinstance(trimmed, bytes) else START)
+
+
+def may_lack(after: str, trimmed: str) -> bool:
+    """Whether an entry that followed `after` may be among those below `trimmed`, which are gone.
+
+    >>> may_lack("5-0", "5-1"), may_lack("5-0", "5-2"), may_lack("0-0", "0-0")
+    (False, True, False)
+    """
+    ms, seq = entry_key(after)
+    return (ms, seq + 1) < entry_key(trimmed)
+
+
+def _records(raw: object) -> list[Record]:
+    """Unwrap the reply of XREAD: a mapping under RESP3, a list under RESP2, nothing when there is nothing."""
+    if not raw:
+        return []
+    assert isinstance(raw, dict | list)
+    entries = next(iter(raw.values())) if isinstance(raw, dict) else raw[0][1]
+    return [Record(position.decode(), tuple(fields)) for position, fields in entries]
