@@ -190,3 +190,12 @@ def test_brute_force_agrees_on_every_choice_of_random_histories(seeds: range) ->
         shared += history.shared
     assert compared > 100
     assert shared > 20
+
+
+@pytest.mark.parametrize("seed", [236, 322, 336])
+def test_who_shares_a_pass_is_judged_by_the_place_where_it_runs(seed: int) -> None:
+    """A small place asks, a large one is given the job: there its members overtake what only the large one can hold."""
+    history = History(seed)
+    for _ in range(STEPS):
+        history.step()
+    history.compare()

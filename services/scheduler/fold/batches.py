@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from services.scheduler.fold.boards import ClassBoard
 from services.scheduler.fold.choices import Choice
-from services.scheduler.fold.inside import survey
 from services.scheduler.fold.scratch import Placed, Scratch
 from services.scheduler.fold.seeking import next_of_class
 
@@ -29,10 +28,9 @@ def _companions(scratch: Scratch, placed: Placed, most: int) -> Iterator[Choice]
     job_class, place = placed.job.job_class, placed.place
     board = scratch.boards.of(job_class)
     for members in range(1, min(most, job_class.max_batch, _share(scratch, board))):
-        scratch.take_given()
+        fair = scratch.fair_there(placed)
         if not board.domain.is_open(scratch.tokens) or not scratch.room.may_join(place, job_class, members):
             return
-        fair = replace(placed.fair, found=survey(placed.fair.anchor, placed.fair.domains, scratch.view))
         job = next_of_class(scratch, fair, board, placed.most_v)
         if job is None:
             return

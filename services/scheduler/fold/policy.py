@@ -30,7 +30,7 @@ from services.scheduler.fold.placement import Place, Room
 from services.scheduler.fold.records import PRESSING
 from services.scheduler.fold.scratch import Scratch
 
-NAME, VERSION = "blfq", 2
+NAME, VERSION = "blfq", 3
 COMPACT_AFTER = 50_000  # undone choices leave entries behind on the boards
 
 

@@ -7,7 +7,7 @@ keeps every cap and every budget.
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from services.scheduler.fold.accounts import TIERS, Account, Tenant
 from services.scheduler.fold.boards import Boards, Domain
@@ -76,7 +76,7 @@ class Scratch:
     def fair(self, place: Place, *, flat: bool = False) -> Fair | None:
         """Return the fair choice among all that the place could ever hold; `flat`: as if no tier had a floor."""
         self.take_given()
-        domains = tuple(domain for domain in self.boards.domains_at(place) if domain.is_open(self.tokens))
+        domains = self.open_domains(place)
         heads: dict[int, Tenant] = {}
         for tier in range(len(TIERS)):
             for domain in domains:
@@ -91,6 +91,17 @@ class Scratch:
         found = survey(anchor, domains, self.view)
         job, due = fair_job(anchor, found, self.knobs.bypass_ms)
         return Fair(phase, anchor, job, due, found, domains, tiers)
+
+    def open_domains(self, place: Place) -> tuple[Domain, ...]:
+        """Return the domains whose jobs the place could ever hold and that may draw on their resources now."""
+        return tuple(domain for domain in self.boards.domains_at(place) if domain.is_open(self.tokens))
+
+    def fair_there(self, placed: Placed) -> Fair:
+        """Return the fair choice of a placed job as its place sees it now: it may be better than the one that asked."""
+        self.take_given()
+        fair, domains = placed.fair, self.open_domains(placed.place)
+        tiers = range(len(TIERS)) if fair.phase == FLAT else fair.tiers
+        return replace(fair, found=survey(fair.anchor, domains, self.view), domains=domains, tiers=tiers)
 
     def offer(self, fair: Fair, job: Waiting, place: Place, why: str, most_v: int | None = None) -> Choice:
         """Give the job a free place.
