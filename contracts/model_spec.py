@@ -5,7 +5,7 @@ Does not read files (`models.py` does). What a model needs of a device is measur
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -58,13 +58,12 @@ class ModelSpec:
 
 
 class ModelRegistry:
-    """All models of one pipelines.toml, in the order of the file."""
+    """All models of one pipelines.toml, in the order of the file. Of them only what was measured may change."""
 
     def __init__(
         self, specs: tuple[ModelSpec, ...], resources: Mapping[str, ResourceSpec], base: Path = Path()
     ) -> None:  # fmt: skip
-        self._by_reference = {key: spec for spec in specs for key in (spec.name, spec.reference)}
-        self.specs = specs
+        self._set(specs)
         self.resources = resources
         self.base = base  # the folder of the file
 
@@ -77,6 +76,14 @@ class ModelRegistry:
     def find(self, reference: str) -> ModelSpec | None:
         """Return the model called `name` or `name@version`; None when there is no such model or version."""
         return self._by_reference.get(reference)
+
+    def put_profile(self, reference: str, profile: ModelProfiles | None) -> None:
+        """Replace what was measured of a model; who has its spec already goes on with the old one."""
+        self._set(tuple(replace(spec, profile=profile) if spec.reference == reference else spec for spec in self.specs))
+
+    def _set(self, specs: tuple[ModelSpec, ...]) -> None:
+        self.specs = specs
+        self._by_reference = {key: spec for spec in specs for key in (spec.name, spec.reference)}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -56,9 +56,20 @@ def load(path: Path, *, with_profiles: bool = True) -> ModelRegistry:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError([f"{path}: cannot be read ({error}); give the path of a pipelines.toml in UTF-8"]) from error
 
-    def read(relative: str) -> bytes:
-        if relative.startswith(f"{PROFILES}/") and not with_profiles:
+    read = reader(base)
+
+    def read_but_profiles(relative: str) -> bytes:
+        if relative.startswith(f"{PROFILES}/"):
             raise FileNotFoundError(relative)
+        return read(relative)
+
+    return parse_models(text, path.name, base, read if with_profiles else read_but_profiles)
+
+
+def reader(base: Path) -> ReadFile:
+    """Return what reads files below `base`, whose links are resolved."""
+
+    def read(relative: str) -> bytes:
         target = (base / relative).resolve()  # symbolic links are followed before the folder is compared
         if not target.is_relative_to(base):
             raise ValueError("leaves the folder of this file; keep pipelines below it")
@@ -68,7 +79,7 @@ def load(path: Path, *, with_profiles: bool = True) -> ModelRegistry:
             raise ValueError(f"is larger than {MAX_FILE_BYTES} bytes")
         return content
 
-    return parse_models(text, path.name, base, read)
+    return read
 
 
 def parse_models(text: str, file_name: str, base: Path, read: ReadFile) -> ModelRegistry:
@@ -172,7 +183,8 @@ def profile_file(reference: str) -> str:
     return f"{PROFILES}/{reference}.json"
 
 
-def _profile(table: Table, reference: str, read: ReadFile) -> ModelProfiles | None:
+def read_profile(reference: str, read: ReadFile) -> ModelProfiles | None:
+    """Return what was measured of a model, None if nothing was. Raises ValueError: what to do about the file."""
     name = profile_file(reference)
     try:
         found = read_profiles(read(name))
@@ -185,8 +197,15 @@ def _profile(table: Table, reference: str, read: ReadFile) -> ModelProfiles | No
         reason = f"cannot be read: {error.strerror or type(error).__name__}"
     except ValueError as error:
         reason = f"is no profile: {error}"
-    table.fault("", f"{name} {reason}; remove it, or measure again with `headrace vram audit`")
-    return None
+    raise ValueError(f"{name} {reason}; remove it, or measure again with `headrace vram audit`")
+
+
+def _profile(table: Table, reference: str, read: ReadFile) -> ModelProfiles | None:
+    try:
+        return read_profile(reference, read)
+    except ValueError as fault:
+        table.fault("", str(fault))
+        return None
 
 
 def _file(table: Table, key: str, base: Path, read: ReadFile) -> tuple[Path, bytes]:

@@ -57,6 +57,7 @@ class Profile(_Part):
     budget_bytes: int = Field(gt=0)  # what a point without a peak did not fit into
     context_bytes: int = Field(default=0, ge=0)  # of a process, whatever it computes
     weights_bytes: int | None = None  # what a child holds once the model is loaded, before it has run
+    load_peak_bytes: int | None = Field(default=None, ge=0)  # the most it held until then; a job may have to load
     points: tuple[Point, ...] = Field(min_length=1)
     fit: Fit
     measured_at: str = ""
@@ -126,13 +127,14 @@ def read_profiles(text: bytes) -> ModelProfiles:
 
 def make_profile(
     machine: Machine, inputs: Sequence[str], points: Sequence[Point], budget_bytes: int, context_bytes: int = 0,
-    measured_at: str = "", weights_bytes: int | None = None,
+    measured_at: str = "", weights_bytes: int | None = None, load_peak_bytes: int | None = None,
 ) -> Profile:  # fmt: skip
     """Fit what was measured. Raises ValueError if no point has a peak."""
     measured = [(point.inputs, point.peak_bytes) for point in points]
     return Profile(
         machine=machine, budget_bytes=budget_bytes, context_bytes=context_bytes, points=tuple(points),
         fit=fit_points(tuple(inputs), measured), measured_at=measured_at, weights_bytes=weights_bytes,
+        load_peak_bytes=load_peak_bytes,
     )  # fmt: skip
 
 
@@ -144,7 +146,13 @@ def predict(profile: Profile, inputs: Mapping[str, object]) -> Prediction:
 
 
 def expect(profile: Profile, inputs: Mapping[str, object]) -> tuple[int, bool]:
-    """Return the peak of these inputs, and whether it is only the least that it can be."""
+    """Return the peak of a job with these inputs, be it in its load or its run; is it only the least that it can be?"""
+    peak_bytes, alone = expect_of_run(profile, inputs)
+    return max(peak_bytes, profile.load_peak_bytes or 0), alone
+
+
+def expect_of_run(profile: Profile, inputs: Mapping[str, object]) -> tuple[int, bool]:
+    """Return the peak of a run with these inputs, and whether it is only the least that it can be."""
     fit = profile.fit
     values = _values(fit.inputs, inputs)
     if values is None:  # the pipeline decides for itself: no less than the largest that is known

@@ -83,14 +83,14 @@ class Attempts:
 
     async def heartbeat(
         self, pool: str, worker_id: str, held: Sequence[tuple[str, int]], done_entries: Sequence[str] = (),
-        devices: str = "",
+        devices: str = "", profiles: str = "",
     ) -> replies.Beat:  # fmt: skip
         """Raise the counter; `held` lists (job, fence). Acknowledges work entries that are done with.
 
-        `devices` is JSON for people, kept beside the counter; empty when it has not changed.
+        `devices` and `profiles` are JSON kept beside the counter; empty when they have not changed.
         """
         fixed = [keys.worker(pool, worker_id), keys.work(pool, worker_id), *(keys.job(pool, job) for job, _ in held)]
-        args = [orjson.dumps([list(pair) for pair in held]), devices, *done_entries]
+        args = [orjson.dumps([list(pair) for pair in held]), devices, profiles, *done_entries]
         return replies.beat(await self._call("heartbeat", fixed, args))
 
     async def announce(

@@ -92,7 +92,7 @@ def audit(
         sizes = (held.bytes_total, reserve_bytes(place.settings.worker, held.kind))
         if form is Format.TABLE:
             _show_table(spec.reference, profile, *sizes, (), more)
-            note("ingest and workers read profiles when they start: restart them to use this one")
+            note("ingest and workers of this folder use it within seconds; copy it to the others")
         else:
             show_one(report.document(spec.reference, profile, *sizes, (), more), form)
 
@@ -168,8 +168,9 @@ def _profile(place: _Place, spec: ModelSpec, device: Device, plan: Plan, measure
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     try:
         return make_profile(
-            machine, names, measured.points, device.bytes_total, measured.context_bytes, now, measured.weights_bytes
-        )
+            machine, names, measured.points, device.bytes_total, measured.context_bytes, now, measured.weights_bytes,
+            measured.load_peak_bytes,
+        )  # fmt: skip
     except ValueError:
         least = report.shown(plan.points[0])
         raise AuditFailed(f"nothing fits: even {least} runs out of {device.bytes_total >> 20} MiB") from None

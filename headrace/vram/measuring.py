@@ -56,6 +56,7 @@ class Measured:
     runtimes: dict[str, str] = field(default_factory=dict)
     context_bytes: int = 0  # of a process, in none of the peaks
     weights_bytes: int | None = None  # of the model once it is loaded
+    load_peak_bytes: int | None = None  # the most it held until then
 
 
 class _Loads:
@@ -63,12 +64,16 @@ class _Loads:
 
     def __init__(self) -> None:
         self.weights_bytes: int | None = None
+        self.peak_bytes: int | None = None  # of all loads
+        self.count = 0
 
     def on_load_started(self) -> None: ...
     def on_telemetry(self, frame: Telemetry) -> None: ...
 
     def on_loaded(self, loaded: Loaded) -> None:
-        self.weights_bytes = loaded.bytes
+        self.weights_bytes, self.count = loaded.bytes, self.count + 1
+        if loaded.peak_bytes is not None:
+            self.peak_bytes = max(self.peak_bytes or 0, loaded.peak_bytes)
 
 
 async def measure(plan: Plan, device: Device, threads: int, folder: Path, on_point: Callable[[int], None]) -> Measured:
@@ -87,6 +92,8 @@ async def measure(plan: Plan, device: Device, threads: int, folder: Path, on_poi
                 found.context_bytes = max(found.context_bytes, runs.context_bytes)
                 found.weights_bytes = runs.loads.weights_bytes
             on_point(number)
+        if found.points and found.points[0].peak_bytes is not None:
+            found.load_peak_bytes = await runs.load_peak(plan.points[0], found.points[0].peak_bytes)
     finally:
         await runs.memory.close()
     return without_context(found)
@@ -100,7 +107,10 @@ def without_context(found: Measured) -> Measured:
         )
         for point in found.points
     ]  # fmt: skip
-    return replace(found, points=points)
+    load_peak_bytes = found.load_peak_bytes
+    if load_peak_bytes is not None:
+        load_peak_bytes = max(0, load_peak_bytes - found.context_bytes)
+    return replace(found, points=points, load_peak_bytes=load_peak_bytes)
 
 
 class _Runs:
@@ -128,6 +138,20 @@ class _Runs:
             peak_bytes, run_ms = max(peak_bytes, outcome.peak_bytes), max(run_ms, outcome.run_ms)
         peak_bytes = await self._enough(point, peak_bytes)
         return Point(inputs=dict(point), peak_bytes=peak_bytes, run_ms=round(run_ms))
+
+    async def load_peak(self, point: Mapping[str, Number], run_peak_bytes: int) -> int | None:
+        """Return the most that loads held; in the slice of the smallest job a fresh child was seen to load."""
+        peak_bytes = self.loads.peak_bytes
+        if peak_bytes is None:
+            return None
+        for _ in range(SLICE_TRIES):
+            await self.memory.empty()
+            loads = self.loads.count
+            await self._run(point, reserved(max(peak_bytes, run_peak_bytes)))
+            if self.loads.count > loads:
+                break
+            peak_bytes = max(peak_bytes, run_peak_bytes) * 11 // 10  # it asked for more than it touched
+        return min(peak_bytes, self._device.bytes_total)
 
     async def _enough(self, point: Mapping[str, Number], peak_bytes: int) -> int:
         """Return a peak whose slice is large enough: what was asked for and given back untouched is in no figure."""

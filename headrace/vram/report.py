@@ -6,7 +6,7 @@ Promises: the number of children that fit is that of admission: with headroom an
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from contracts.profiles import Profile, concurrency, expect, reserved
+from contracts.profiles import Profile, concurrency, expect, expect_of_run, reserved
 
 MIB = 1 << 20
 
@@ -43,6 +43,7 @@ def summary(model: str, profile: Profile, device_bytes: int, reserve_bytes: int)
         "reserveMib": _mib(reserve_bytes),
         "contextMib": _mib(profile.context_bytes),
         "weightsMib": _mib(profile.weights_bytes),
+        "loadPeakMib": _mib(profile.load_peak_bytes),
         "fit": formula(profile),
         "worstErrorPercent": round(profile.fit.worst_error * 100, 2),
         "measuredAt": profile.measured_at or None,
@@ -91,7 +92,7 @@ def _needed(profile: Profile, inputs: Mapping[str, object]) -> int:
 def _error_percent(profile: Profile, inputs: Mapping[str, object], peak_bytes: int | None) -> float | None:
     if peak_bytes is None:
         return None
-    return round(100 * (expect(profile, inputs)[0] - peak_bytes) / max(1, peak_bytes), 2)
+    return round(100 * (expect_of_run(profile, inputs)[0] - peak_bytes) / max(1, peak_bytes), 2)
 
 
 def _mib(amount: int | None) -> float | None:

@@ -11,6 +11,7 @@ from contracts.store.live import Live
 from contracts.store.replies import Reply
 from services.gpu_worker.bringing import Bringing
 from services.gpu_worker.finish import Desk
+from services.gpu_worker.profile_news import ProfileNews
 from services.gpu_worker.writer import until_answered
 
 SLOT_UNUSABLE = "slot_unusable"
@@ -39,7 +40,7 @@ class Shop:
     bringing: Bringing
     scratch_dir: Path
     artifacts_s: float
-    profiles_told: str  # JSON of the profiles of our models and what they are worth on our devices
+    news: ProfileNews  # what our profiles are worth here
     handled: "set[str]"  # work entries to be acknowledged with the next heartbeat
     cancels: "set[tuple[str, int]]"  # asked for, maybe before we know that our start was accepted
 

@@ -1,4 +1,4 @@
-"""Profiles against what jobs really take: what fits this machine, and what has to be told of a job that took more.
+"""Profiles against what jobs really take: what has to be told of a job that took more.
 
 Promises: the first job of a bucket that nobody has measured makes a provisional profile; a peak more than a twentieth
 above what is known raises it, and so does each job that needed a device for itself; else nothing is told twice, and
@@ -7,20 +7,17 @@ smaller one. Does not judge members of a batch: their pass has no peak of each. 
 has no peak either: it is out of memory.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
-import structlog
-
 from contracts import events as ev
-from contracts.model_spec import ModelRegistry, ModelSpec, bucket_of
-from contracts.profiles import DRIFT_PERCENT, expect, raised, reserved, unlike
+from contracts.model_spec import ModelSpec, bucket_of
+from contracts.profiles import DRIFT_PERCENT, expect, raised, reserved
 from services.gpu_worker.devices import Device
-from services.gpu_worker.machine import device_key, installed, machine_of
+from services.gpu_worker.machine import device_key
 
 MOST_BUCKETS = 256  # of a model; later ones share one figure, as they do where it is folded
 _OTHERS = ""
-log = structlog.get_logger()
 
 
 class Seen(NamedTuple):
@@ -70,25 +67,14 @@ class ProfileWatch:
             bytes=needed_bytes,
         )  # fmt: skip
 
+    def forget(self, reference: str) -> None:
+        """Let go of what was told of a model that was measured anew: the scheduler has forgotten it, too."""
+        for key in [key for key in self._told if key[1] == reference]:
+            del self._told[key]
+
     def _after(self, seen: Seen, peak_bytes: int) -> int:
         """Return what earlier jobs may have left in the child of this run, and note the run."""
         child = (seen.device.name, seen.spec.reference)
         left_bytes = 0 if seen.is_fresh else self._left.get(child, 0)
         self._left[child] = max(left_bytes, peak_bytes)
         return left_bytes
-
-
-def fits(models: ModelRegistry, devices: Sequence[Device]) -> dict[str, list[dict[str, object]]]:
-    """Return for each profiled model what its profile is worth on these devices; says aloud what it is not."""
-    return {spec.reference: list(_fits(spec, models, devices)) for spec in models if spec.profile is not None}
-
-
-def _fits(spec: ModelSpec, models: ModelRegistry, devices: Sequence[Device]) -> Iterable[dict[str, object]]:
-    versions = installed(spec.interpreter)
-    for device in {device_key(device): device for device in devices}.values():
-        here = machine_of(device, spec, models.base, versions)
-        measured = spec.profile.nearest(here.device) if spec.profile else ()
-        faults = unlike(measured[0], here) if measured else (f"not measured on {here.kind}",)
-        if faults:
-            log.warning("profile_unlike", model=spec.reference, device=here.device, unlike=faults)
-        yield {"device": here.device, "unlike": faults}

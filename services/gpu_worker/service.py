@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Mapping, Sequence
 
-import orjson
 import structlog
 
 from contracts.artifacts import Shelf
@@ -24,7 +23,8 @@ from services.gpu_worker.finish import Desk
 from services.gpu_worker.gpus.finding import Gpus
 from services.gpu_worker.input_files import InputFiles
 from services.gpu_worker.process.child_process import child_environment
-from services.gpu_worker.profile_watch import ProfileWatch, fits
+from services.gpu_worker.profile_news import ProfileNews
+from services.gpu_worker.profile_watch import ProfileWatch
 from services.gpu_worker.profiles import Profiles
 from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.session import Ending, Session
@@ -46,7 +46,7 @@ class Supervisor:
         self._gpus = gpus  # whom to ask about them, if there are any
         self._store, self._config, self._models, self._environ, self._shelf = store, config, models, environ, shelf
         self.session: Session | None = None
-        self._watch, self._profiles_told = ProfileWatch(), ""
+        self._watch = ProfileWatch()
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         """Work until `stop`; `hurry` ends the drain early. Returns whether all was settled. Raises DeviceError."""
@@ -57,11 +57,13 @@ class Supervisor:
         self._sweep(devices)
         memories = [self._memory(device) for device in devices]
         slots = [Slot(memory) for memory in memories for _ in range(config.slots)]
-        told = await asyncio.to_thread(fits, self._models, devices)
-        self._profiles_told = orjson.dumps(told).decode() if told else ""
+        news = ProfileNews(self._models, devices, self._watch)
+        await news.weigh()
+        following = asyncio.create_task(news.follow(stop), name="profiles")
         try:
-            return await self._register_until_stopped(devices, slots, stop, hurry)
+            return await self._register_until_stopped(devices, slots, news, stop, hurry)
         finally:
+            following.cancel()
             await asyncio.gather(*(memory.close() for memory in memories))
             release_devices(devices)
 
@@ -94,14 +96,15 @@ class Supervisor:
         )
 
     async def _register_until_stopped(
-        self, devices: Sequence[Device], slots: Sequence[Slot], stop: asyncio.Event, hurry: asyncio.Event
-    ) -> bool:
+        self, devices: Sequence[Device], slots: Sequence[Slot], news: ProfileNews, stop: asyncio.Event,
+        hurry: asyncio.Event,
+    ) -> bool:  # fmt: skip
         config = self._config
         try:
             await self._open(stop)
             await take_over(self._store, config.pool, config.host, devices, 3 * config.lease_s, stop)
             while True:
-                shop = self._shop(devices, [slot.memory for slot in slots])
+                shop = self._shop(devices, [slot.memory for slot in slots], news)
                 self.session = Session(self._store, config, slots, shop)
                 ending = await self.session.run(stop, hurry)
                 if ending is Ending.DRAINED:
@@ -120,7 +123,7 @@ class Supervisor:
 
         await until_answered(call, call, stop)
 
-    def _shop(self, devices: Sequence[Device], of_slots: Sequence[DeviceMemory]) -> Shop:
+    def _shop(self, devices: Sequence[Device], of_slots: Sequence[DeviceMemory], news: ProfileNews) -> Shop:
         """Make what the lanes of the next registration share, under a new worker id."""
         config, data_dir = self._config, self._config.data_dir
         worker_id = mint_worker_id(int(time.time() * 1000), random.getrandbits(80))
@@ -145,7 +148,7 @@ class Supervisor:
             bringing=Bringing(InputFiles(self._shelf, config.input_limits)),
             scratch_dir=scratch_dir,
             artifacts_s=config.artifacts_s,
-            profiles_told=self._profiles_told,
+            news=news,
             handled=set(),
             cancels=set(),
         )

@@ -54,7 +54,7 @@ class Session:
         self._lost, self._done = asyncio.Event(), asyncio.Event()
         self._told: tuple[ev.SlotInfo, ...] = ()
         self._told_loads = 0
-        self._shown = ""  # the devices as they are in our hash
+        self._shown = self._told_profiles = ""  # the devices and profiles as they are in our hash
 
     @property
     def worker_id(self) -> str:
@@ -82,7 +82,7 @@ class Session:
 
     async def _register(self, stop: asyncio.Event) -> None:
         await self._gpus.look()
-        host, self._told = self._config.host, self.slots
+        host, self._told, self._told_profiles = self._config.host, self.slots, self._shop.news.text
         event = ev.WorkerRegistered(
             worker_id=self._shop.worker_id,
             host=host.name,
@@ -96,7 +96,7 @@ class Session:
             "boot": host.boot_id,
             "slots": str(len(self.lanes)),
             "devices": self._devices(),
-            "profiles": self._shop.profiles_told,
+            "profiles": self._told_profiles,
         }
 
         async def call() -> str:
@@ -160,18 +160,19 @@ class Session:
         await self._gpus.look()
         held = [(lane, key, lane.accepted(key)) for lane in self.lanes for key in lane.held]
         handled = list(self._shop.handled)[:ACKNOWLEDGED_PER_BEAT]
-        devices = self._devices()
+        devices, profiles = self._devices(), self._shop.news.text
         beat = await self._store.attempts.heartbeat(
             self._config.pool,
             self._shop.worker_id,
             [key for _, key, _ in held],
             handled,
             devices if devices != self._shown else "",
+            profiles if profiles != self._told_profiles else "",
         )
         if beat.word is Word.GONE:
             self._lost.set()
             return
-        self._shown = devices
+        self._shown, self._told_profiles = devices, profiles
         self._shop.handled.difference_update(handled)
         self._obey(held, beat)
         # Whoever starts a cold model is believed to hold nothing else until we have spoken, so speak after each load.

@@ -14,6 +14,7 @@ from importlib import metadata
 import structlog
 from aiohttp import web
 
+from contracts import profile_folder
 from contracts.artifacts import Shelf, open_objects
 from contracts.models import load
 from contracts.settings import Settings
@@ -135,6 +136,7 @@ class IngestService:
             asyncio.create_task(self._open_and_follow()),
             asyncio.create_task(self._watch_readiness()),
             asyncio.create_task(self._watch_capacity()),
+            asyncio.create_task(profile_folder.follow(self.context.models, self._stop)),
             asyncio.create_task(self._uploads.sweep(self._stop)),
         ]
         log.info("ingest_started", host=settings.host, port=self.port, pid=os.getpid())

@@ -165,3 +165,16 @@ def test_a_model_is_another_when_its_files_are(tmp_path: Path) -> None:
     second = revision()
     (folder / "more.bin").write_bytes(b"")
     assert len({first, second, revision()}) == 3
+
+
+def test_what_was_told_of_a_model_is_forgotten_when_it_is_measured_anew() -> None:
+    """The scheduler forgets what drift had raised, too: else the same job would run out of memory, told to nobody."""
+    watch = ProfileWatch()
+    spec = profiled(model("noop"), 100)
+    seen = Seen(spec, {}, 300, DEVICE, 1 << 30, is_fresh=True)
+    assert watch.saw(seen) is not None
+    assert watch.saw(seen) is None
+
+    watch.forget(spec.reference)
+
+    assert watch.saw(seen) is not None

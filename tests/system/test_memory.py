@@ -70,7 +70,10 @@ async def audit(pipelines: Path, data_dir: Path, *words: str) -> Any:
 
 
 async def test_unknown_then_seen_then_measured(start_stack: Starter, tmp_path: Path) -> None:
-    """Field case 68: the parameters decide what is reserved, and what no device has is refused instead of tried."""
+    """Field case 68: the parameters decide what is reserved, and what no device has is refused instead of tried.
+
+    What was measured counts for ingest and the worker while they run on.
+    """
     pipelines = write_pipelines(tmp_path / "pipelines")
     stack = await start_stack(devices="sim:256MiB", pipelines=pipelines)
 
@@ -83,11 +86,14 @@ async def test_unknown_then_seen_then_measured(start_stack: Starter, tmp_path: P
     found = await audit(pipelines, stack.folder / "d", "--grid", "size=8,16,32", "--device", "sim:256MiB")
     assert found["told"] == ["default"]
     await stack.log.wait_for("sized@1", "model.profiled")
-    assert await asyncio.to_thread(stack.stop) == 0
-    await asyncio.to_thread(stack.start)
     (profile,) = read_profiles((pipelines.parent / "profiles/sized@1.json").read_bytes()).profiles
-    for size in (12, 40):
-        assert (await run(stack, size))["bytes"] == predict(profile, {"size": size}).bytes
+
+    async def is_known() -> bool:
+        worker_knows = any(fields.get("profiles") for fields in (await stack.store.workers("default")).values())
+        return worker_knows and (await run(stack, 12))["bytes"] == predict(profile, {"size": 12}).bytes
+
+    await eventually(is_known, "what was measured is known")
+    assert (await run(stack, 40))["bytes"] == predict(profile, {"size": 40}).bytes
 
     async def is_refused() -> bool:  # ingest has seen the worker, and its device
         answer = await stack.post_job("sized", {"size": 400})

@@ -60,6 +60,7 @@ class Resident:
         self.load_failed: LoadFailed | None = None
         self.slice_bytes = 0  # what it may have of the device now
         self._told = (0, 0)  # slice and context, as the child knows them
+        self.load_peak_bytes: int | None = None  # the most it held while it loaded
         self.evicted: list[str] = []  # models that left to make room for this one
         self.heard_s = 0.0  # loop time of its last frame: a metric
         self.oom_kills = oom_kills()  # on this host, before it began
@@ -148,7 +149,8 @@ class Resident:
                 if frame.host:
                     self.process.memory.let_go(frame.host.get("data", 0), frame.host.get("resident", 0))
                     self.process.memory.limit(self.slice_bytes)
-                self.process.memory.measure(frame.allocator)  # what a process takes by itself is known from here on
+                # What a process takes by itself is known from here on, too.
+                self.load_peak_bytes = self.process.memory.measure(frame.allocator).peak_bytes
                 _settle(self._ready)
             case LoadFailed():  # its exit follows
                 self.load_failed = frame

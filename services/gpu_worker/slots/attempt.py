@@ -29,11 +29,15 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What it took to have the model: how long the attempt waited, what the model holds, who left for it."""
+    """What it took to have the model: how long the attempt waited, what the model holds, who left for it.
+
+    `peak_bytes`: the most it held while it was loaded.
+    """
 
     ms: float
     bytes: int | None
     evicted: tuple[str, ...]
+    peak_bytes: int | None = None
 
 
 class Listener(Protocol):

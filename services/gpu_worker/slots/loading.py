@@ -40,7 +40,8 @@ async def load(run: Pass, resident: Resident, memory: DeviceMemory) -> None:
     if resident.is_ready:
         memory.loaded(resident)
         waited_ms = (loop.time() - (run.asked_s or 0.0)) * 1000
-        run.tell_loaded(Loaded(waited_ms, resident.process.memory.measure().used_bytes, tuple(resident.evicted)))
+        used_bytes = resident.process.memory.measure().used_bytes
+        run.tell_loaded(Loaded(waited_ms, used_bytes, tuple(resident.evicted), resident.load_peak_bytes))
         resident.evicted.clear()
     elif not run.ended.done():
         await run.ended

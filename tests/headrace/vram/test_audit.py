@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from contracts import events as ev
 from contracts.models import load
-from contracts.profiles import Machine, ModelProfiles, Point, make_profile, predict, read_profiles
+from contracts.profiles import Machine, ModelProfiles, Point, make_profile, predict, read_profiles, reserved
 from contracts.store import Store
 from contracts.wire import Entry
 from headrace.cli import app
@@ -97,7 +97,7 @@ def test_peaks_of_real_children_become_a_line_a_table_a_picture_and_a_profile(pi
     assert predict(spec.profile.profiles[0], {"size": 48}).bytes == pytest.approx(48 * MIB * 1.08, rel=0.05)
     assert (pipelines.parent / "profiles/sized@1.png").read_bytes().startswith(b"\x89PNG")
     assert "concurrency" in done.stdout
-    assert "restart them to use this one" in done.stderr
+    assert "use it within seconds" in done.stderr
 
 
 def test_the_number_that_fits_is_exact_and_told_for_each_point(pipelines: Path) -> None:
@@ -128,6 +128,21 @@ def test_a_column_ends_at_its_first_failure_and_the_others_go_on_in_a_fresh_chil
     assert [size * batch for size, batch in peaks] == [8, 16, 32, 64, 64, 256]
     for (size, batch), peak in peaks.items():
         assert peak is None or peak == pytest.approx(size * batch, abs=1)
+
+
+def test_what_a_load_takes_for_a_moment_is_reserved_for_each_job_as_it_may_have_to_load(pipelines: Path) -> None:
+    """A load that copies what it has read takes twice what it keeps: in a slice for its runs alone it would fail."""
+    author = pipelines.parent / "sized/pipeline.py"
+    author.write_text("def load(device, prepared):\n    bytearray(b'x') * (60 << 20)\n" + SIZED)
+    found = audit("--grid", "size=8,80")
+    (profile,) = read_profiles((pipelines.parent / "profiles/sized@1.json").read_bytes()).profiles
+
+    assert profile.load_peak_bytes == pytest.approx(60 * MIB, abs=2 * MIB)
+    assert profile.weights_bytes == pytest.approx(0, abs=2 * MIB)
+    assert [row["peakMib"] for row in found["points"]] == [pytest.approx(8, abs=1), pytest.approx(80, abs=1)]
+    assert predict(profile, {"size": 8}).bytes == reserved(profile.load_peak_bytes or 0)
+    assert predict(profile, {"size": 80}).bytes == pytest.approx(80 * MIB * 1.08, rel=0.05)
+    assert [row["concurrency"] for row in found["points"]] == [3, 2]
 
 
 def test_what_only_the_first_run_of_a_child_takes_does_not_count(pipelines: Path) -> None:
