@@ -42,3 +42,17 @@ def configure_logging(service: str, level: str) -> Logger:
     )
     logger: Logger = structlog.get_logger(service=service)
     return logger
+
+
+def take_over_libraries(logger: Logger) -> None:
+    """Write the warnings of libraries as lines of this log, too; they would come as bare text otherwise."""
+    logging.getLogger().addHandler(_Lines(logger))
+
+
+class _Lines(logging.Handler):
+    def __init__(self, logger: Logger) -> None:
+        super().__init__(logging.WARNING)
+        self._logger = logger
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._logger.log(record.levelno, "library_warned", library=record.name, text=record.getMessage())

@@ -16,7 +16,7 @@ from contracts.retry import Schedule
 from contracts.secrecy import hide_this_process
 from contracts.settings import Settings, load_settings
 from contracts.store import Store
-from contracts.telemetry import Logger, configure_logging
+from contracts.telemetry import Logger, configure_logging, take_over_libraries
 from services.notifier.attempt.delivery import Sender
 from services.notifier.sending.courier import Courier, Places
 from services.notifier.sending.delivering import Plan
@@ -32,7 +32,9 @@ def main() -> int:
     try:
         settings = load_settings(os.environ)
         check(settings)
-        again = uvloop.run(serve(settings, configure_logging("notifier", settings.log.level)))
+        log = configure_logging("notifier", settings.log.level)
+        take_over_libraries(log)
+        again = uvloop.run(serve(settings, log))
     except ConfigError as error:
         print("\n".join(error.faults), file=sys.stderr)
         return EXIT_CONFIGURATION

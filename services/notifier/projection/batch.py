@@ -29,9 +29,14 @@ class InHand:
         self._count = 0
         self._fewer = asyncio.Event()
 
-    def add(self) -> None:
-        """Count one more."""
-        self._count += 1
+    @property
+    def is_empty(self) -> bool:
+        """Whether all were settled."""
+        return self._count == 0
+
+    def add(self, count: int = 1) -> None:
+        """Count more."""
+        self._count += count
 
     def remove(self) -> None:
         """Count one less, and tell who waits."""

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.errors import KafkaError
 
 from contracts.errors import Unavailable
@@ -71,13 +71,20 @@ class TopicReader:
 
     async def commit(self, offsets: Mapping[int, int]) -> None:
         """Commit the next offset of each partition that is still ours. Raises Unavailable."""
-        ours = {partition.partition for partition in self._consumer.assignment()}
-        wanted = {TopicPartition(self.topic, at): offset for at, offset in offsets.items() if at in ours}
         try:
-            if wanted:
+            if wanted := self._ours(offsets):
                 await self._consumer.commit(wanted)
         except (KafkaError, OSError) as error:
             raise Unavailable("Kafka", str(error)) from error
+
+    def again(self, offsets: Mapping[int, int]) -> None:
+        """Read on from these offsets, where the partitions are still ours."""
+        for partition, offset in self._ours(offsets).items():
+            self._consumer.seek(partition, offset)
+
+    def _ours(self, offsets: Mapping[int, int]) -> dict[Any, int]:
+        ours = self._consumer.assignment() if self._consumer is not None else ()
+        return {at: offsets[at.partition] for at in ours if at.partition in offsets}
 
     async def aclose(self) -> None:
         """Leave the group."""

@@ -49,8 +49,9 @@ class KafkaSource(Service):
         self._store, self._channels, self._log, self._block_ms = store, channels, log, block_ms
         self._reader = TopicReader(servers, topic, self._on_revoked)
         self._in_hand = InHand()
-        self._upto: dict[int, int] = {}  # what the round in hand allows to commit, by partition
-        self._is_whole = True  # whether each part of it was handled
+        self._round: dict[int, int] = {}  # what the round in hand allows to commit, by partition
+        self._is_whole = True  # whether each part of it that is settled was handled
+        self._due: dict[int, int] = {}  # to be committed
         self._stop, self._ended = asyncio.Event(), asyncio.Event()
 
     async def on_start(self) -> None:
@@ -75,7 +76,6 @@ class KafkaSource(Service):
             self._log.warning("reading_failed", reason=str(error))
         except Exception:
             self._log.exception("reading_failed")
-        await self._reader.aclose()  # what was read and not committed is read again
         await pause(failures, self._stop, random.random())
         return failures + 1
 
@@ -92,26 +92,34 @@ class KafkaSource(Service):
     async def _read_once(self) -> None:
         """Read a round, wait until all parts of it are handled, and commit it; aiokafka fetches ahead meanwhile."""
         records = await self._reader.read(BATCH, self._block_ms)
-        if not records:
-            return
+        try:
+            await self._hand_out(records)
+        except BaseException:
+            self._reader.again({record.partition: record.offset for record in reversed(records)})
+            raise
+        await self._commit()
+
+    async def _hand_out(self, records: Sequence[Record]) -> None:
+        """Give each agent its part. Raises Unavailable when one of them did not handle it."""
         parts = await self._parts(records)
-        self._upto, self._is_whole = {record.partition: record.offset + 1 for record in records}, True
+        self._round, self._is_whole = {record.partition: record.offset + 1 for record in records}, True
+        self._in_hand.add(len(parts))
         for pool, entries in parts.items():
-            self._in_hand.add()
             self._channels[pool](Batch(entries, in_group=False, settle=self._settle))
         await self._in_hand.until(0)
-        await self._commit()
+        if not self._is_whole:
+            raise Unavailable("an agent")
 
     def _settle(self, is_handled: bool) -> None:
         self._is_whole = self._is_whole and is_handled
         self._in_hand.remove()
+        if self._in_hand.is_empty and self._is_whole:
+            self._due |= self._round
 
     async def _commit(self) -> None:
-        offsets, self._upto = self._upto, {}
-        if not self._is_whole:
-            raise Unavailable("an agent")
-        if offsets:
+        if offsets := dict(self._due):
             await self._reader.commit(offsets)
+            self._due = {at: offset for at, offset in self._due.items() if offset != offsets[at]}
 
     async def _on_revoked(self) -> None:
         """Let what is in hand be stored and committed before others read on; what is not, they plan again."""
@@ -119,7 +127,7 @@ class KafkaSource(Service):
             async with asyncio.timeout(HAND_ON_S):
                 await self._in_hand.until(0)
                 await self._commit()
-        self._upto = {}
+        self._due, self._round = {}, {}
 
     async def _parts(self, records: Sequence[Record]) -> Parts:
         """Sort records by the pool that their events are of; what cannot be read goes to the first of them."""
