@@ -43,7 +43,7 @@ def event_view(entry: Entry, before: JobState, after: JobState, origin: Origin) 
     """Return one event of a job, given the job folded without and with it."""
     data = entry.raw_data()
     time = instant(entry_ms(entry.position))
-    source = _source(entry, data, before.worker_id or after.worker_id)
+    source = source_of(entry, data, before.worker_id or after.worker_id)
     kind, _, actor_id = source.partition("/")
     return {
         "id": event_id(entry.subject, entry.sequence),
@@ -93,7 +93,8 @@ def _text(value: object) -> str:
     return value
 
 
-def _source(entry: Entry, data: JsonObject, holder: str | None) -> str:
+def source_of(entry: Entry, data: Mapping[str, Any], holder: str | None) -> str:
+    """Return who wrote an event; `holder` is the worker that had the job."""
     if entry.type in _INGEST or (entry.type == "job.cancelled" and data.get("how") == "queued"):
         return "ingest"
     if entry.type in _SCHEDULER or (entry.type in _EITHER and "workerId" not in data):

@@ -62,6 +62,11 @@ def parse_job_id(text: str) -> JobId:
     return JobId(text)
 
 
+def is_job_id(text: str) -> bool:
+    """Whether `text` is the id of a job, or may be one."""
+    return _JOB.fullmatch(text) is not None
+
+
 def pool_code_of(any_id: str) -> str:
     """Return the pool code in a job, event, artifact or delivery id. Raises BadId."""
     return str(job_of(any_id))[-2:]
@@ -115,6 +120,18 @@ def is_upload_id(text: str) -> bool:
 def delivery_id(job_id: str, sequence: int, endpoint: str, generation: int) -> DeliveryId:
     """Name the delivery of one event to one endpoint: planning it twice makes one delivery."""
     return DeliveryId(f"dlv_{job_id[4:]}_{sequence}_{endpoint}_{generation}")
+
+
+def entry_delivery_id(pool_code: str, position: tuple[int, int], log_number: int, endpoint: str) -> DeliveryId:
+    """Name the delivery of an event that belongs to no job: as if its place in the log were a job.
+
+    Args:
+        position: milliseconds and number in the log.
+        log_number: 0 for the log of the pool in which the delivery lies, 1 for the log of the configuration.
+    """
+    at_ms, number = position
+    place = encode_base32((at_ms << RANDOM_BITS) | number, 26)
+    return DeliveryId(f"dlv_{place}{pool_code}_{log_number}_{endpoint}_0")
 
 
 def mint_endpoint_id(real_ms: int, random_bits: int) -> EndpointId:

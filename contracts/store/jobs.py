@@ -1,13 +1,13 @@
 """What ingest and readers ask of a pool: admit, append, read one job, page through a tenant's jobs."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import orjson
 
 from contracts.errors import Corrupt
-from contracts.job import JobState
+from contracts.job import FIELDS, JobState
 from contracts.job_fold import fold, from_hash
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
@@ -130,6 +130,12 @@ class Jobs:
             older = await self.below(pool, goes_on, after, limit - len(entries))
             entries = (*reversed(older), *entries)
         return History(state, entries, raw[1] if isinstance(raw[1], bytes) else b"")
+
+    async def tenants(self, pool: str, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return whose jobs these are, in one call; those that are gone are left out."""
+        raw = await self._call("tenants", [keys.job(pool, job_id) for job_id in job_ids], [FIELDS["tenant_id"]])
+        found = zip(job_ids, replies.texts(raw), strict=True)
+        return {job_id: tenant_id for job_id, tenant_id in found if tenant_id}
 
     async def page(
         self, pool: str, tenant_id: str, *, below: str = "", limit: int = 50, opened: bool = True, closed: bool = True

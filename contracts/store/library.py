@@ -13,7 +13,8 @@ SHARED = ("_prelude", "_deliveries", "_order", "_circuit")
 # `take_submit` does; `redeliver`, what `revive` does; `forget`, what `trim` does.
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
-    "emit", "release_and_start", "decline", "history", "page", "plan", "due_endpoints", "claim", "hold_claims",
+    "emit", "release_and_start", "decline", "history", "tenants", "page", "plan", "due_endpoints", "claim",
+    "hold_claims",
     "settle_delivery", "hold_endpoint", "revive", "redeliver", "page_deliveries", "endpoint", "mend_endpoint",
     "warn_endpoint", "forget_deliveries", "survey", "leave", "take_submit", "take_upload", "claim_key", "end_claim",
     "configure", "keep_secret", "keep_part", "keep_snapshot", "grant", "shut", "ask", "answer", "note", "live",

@@ -8,9 +8,10 @@ Does not promise: the result itself. A webhook carries links, never pixels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import get_args
 
 import orjson
@@ -36,6 +37,22 @@ class Notice:
     tenant_id: str
     result_url: str | None = None
     data: Mapping[str, object] = field(default_factory=dict)
+    event_id: str = ""
+    source: str = ""
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a webhook tells of another endpoint of the tenant."""
+
+    event_id: str
+    event_type: str
+    event_at_ms: int
+    endpoint_id: str
+    position: str
+    tenant_id: str
+    data: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +73,16 @@ class Links:
 
 def render(notice: Notice) -> bytes:
     """Return the body as it is to be signed and sent."""
-    data = dict(notice.data)
-    body = _encode(notice, data)
+    return fit(partial(_encode, notice), dict(notice.data))
+
+
+def fit(encode: Callable[[dict[str, object]], bytes], data: dict[str, object]) -> bytes:
+    """Return `data` encoded, without its largest members if it would be too long otherwise."""
+    body = encode(data)
     if len(body) <= BODY_BYTES_MAX:
         return body
-    body = _encode(notice, _cut(data, len(body) - BODY_BYTES_MAX))
-    return body if len(body) <= BODY_BYTES_MAX else _encode(notice, {"truncated": True})
+    body = encode(_cut(data, len(body) - BODY_BYTES_MAX))
+    return body if len(body) <= BODY_BYTES_MAX else encode({"truncated": True})
 
 
 def public_facts(facts: Mapping[str, object], links: Links) -> dict[str, object]:

@@ -2,33 +2,29 @@
 
 Promises: `plan_all` raises nothing and comes back when each event of the batch is planned or set aside with its
 reason; an event is acknowledged in the call that stores its deliveries, so a kill at any moment loses none and
-planning twice makes one; what nobody subscribes to costs no look-up.
-Does not promise order between the deliveries of a job.
+planning twice makes one; what nobody can subscribe to costs no look-up; an endpoint hears of every event that happened
+after its making was answered.
+Does not promise order between the deliveries of a job, but to endpoints that ask for it.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from contracts.deliveries import PlannedDelivery
-from contracts.errors import Corrupt, Unavailable
-from contracts.ids import BadId, parse_job_id
-from contracts.job import JobState
-from contracts.job_fold import fold
+from contracts.errors import Unavailable
 from contracts.store import Store, keys
-from contracts.store.jobs import History
 from contracts.store.log import Poison, pause
 from contracts.store.store import PoolMeta
 from contracts.telemetry import Logger
 from contracts.wire import Entry
 from services.notifier.payload import Links
-from services.notifier.planning import Source, plan, read_body
+from services.notifier.planning.batch_planner import BatchPlanner, Entries
+from services.notifier.planning.deliveries import Plan
+from services.notifier.planning.notices import Source
 from services.notifier.projection.batch import Batch
 
 GROUP = keys.GROUP_NOTIFIER
 TRIES_MAX = 3
-
-Entries = Sequence[Entry | Poison]
 
 
 class Planner:
@@ -37,7 +33,7 @@ class Planner:
     def __init__(self, store: Store, pool: PoolMeta, *, links: Links, planned: Callable[[], None], log: Logger) -> None:
         self._store = store
         self._pool = pool.name
-        self._source = Source(pool.code, pool.epoch, links)
+        self._batches = BatchPlanner(store, pool.name, Source(pool.code, pool.epoch, links), log.bind(pool=pool.name))
         self._planned = planned
         self._log = log.bind(pool=pool.name)
         self._never = asyncio.Event()
@@ -61,23 +57,16 @@ class Planner:
 
     async def plan(self, entries: Entries, in_group: bool) -> None:
         """Store the deliveries of a batch and acknowledge it."""
-        poison = [entry for entry in entries if isinstance(entry, Poison)]
-        deliveries: list[PlannedDelivery] = []
-        hooked = [entry for entry in entries if isinstance(entry, Entry) and entry.hooked]
-        for outcome in await asyncio.gather(*(self._of_job(entries) for entries in _by_job(hooked))):
-            deliveries += outcome[0]
-            poison += outcome[1]
-        await self._store_all(deliveries, [entry.position for entry in entries] if in_group else [], poison)
+        plan, readings = await self._batches.plan(entries)
+        await self._store_all(plan, [entry.position for entry in entries] if in_group else [])
+        self._batches.remember(readings)
 
-    async def _store_all(
-        self, deliveries: Sequence[PlannedDelivery], acknowledge: Sequence[str], poison: Sequence[Poison]
-    ) -> None:
-        if not deliveries and not acknowledge and not poison:
+    async def _store_all(self, plan: Plan, acknowledge: Sequence[str]) -> None:
+        if not plan.deliveries and not acknowledge and not plan.poison:
             return
         # The one call that stores and acknowledges; whatever happened before it will happen again.
-        group = GROUP if acknowledge else ""
-        new = await self._store.deliveries.plan(self._pool, group, deliveries, acknowledge, poison)
-        for entry in poison:
+        new = await self._store.deliveries.plan(self._pool, GROUP, plan.deliveries, acknowledge, plan.poison)
+        for entry in plan.poison:
             self._log.error("entry_set_aside", position=entry.position, reason=entry.reason)
         if new:
             self._planned()
@@ -97,7 +86,9 @@ class Planner:
         failures = 0
         while True:
             try:
-                await self._persist(lambda: self._store_all([], [poison.position] if in_group else [], [poison]))
+                await self._persist(
+                    lambda: self._store_all(Plan(poison=[poison]), [poison.position] if in_group else [])
+                )
                 return
             except Exception:
                 self._log.exception("setting_aside_failed", position=poison.position)
@@ -118,45 +109,7 @@ class Planner:
                     raise
                 raise RuntimeError("a call was cancelled, not the agent") from error
 
-    async def _of_job(self, entries: list[Entry]) -> tuple[list[PlannedDelivery], list[Poison]]:
-        """Plan the hooked events of one job, oldest first."""
-        job_id, first = entries[0].subject, entries[0].sequence
-        try:
-            parse_job_id(job_id)
-        except BadId:
-            return [], [Poison(entry.position, "hooked, but not of a job") for entry in entries]
-        history = await self._store.jobs.history(self._pool, job_id, after=first - 1, with_body=True)
-        if history is None:  # erased: whom to tell is gone with it
-            self._log.warning("job_forgotten_before_planning", job_id=job_id, events_count=len(entries))
-            return [], []
-        if any(entry.sequence != history.state.sequence for entry in entries):
-            history = await self._store.jobs.history(self._pool, job_id, with_body=True) or history
-        planned: list[PlannedDelivery] = []
-        poison: list[Poison] = []
-        for entry in entries:
-            try:
-                planned += plan(entry, _state_at(entry, history), read_body(job_id, history.body), self._source)
-            except Corrupt as error:
-                poison.append(Poison(entry.position, error.reason))
-            except Exception as error:  # our own fault would hit the same event each time, and stop all others
-                poison.append(Poison(entry.position, f"cannot be planned: {type(error).__name__}"))
-        return planned, poison
-
 
 def _is_cancelled() -> bool:
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
-
-
-def _by_job(entries: Iterable[Entry]) -> list[list[Entry]]:
-    jobs: dict[str, list[Entry]] = {}
-    for entry in entries:
-        jobs.setdefault(entry.subject, []).append(entry)
-    return [sorted(of_one, key=lambda entry: entry.sequence) for of_one in jobs.values()]
-
-
-def _state_at(entry: Entry, history: History) -> JobState:
-    """Return the job as it was right after the event, however late it is planned."""
-    if history.state.sequence == entry.sequence or not history.complete:
-        return history.state
-    return fold(history.state.id, history.entries[: entry.sequence])

@@ -10,7 +10,7 @@ from contracts.store.attempts import Attempt
 from services.ingest.handlers.change import MOST_CHANGES, ChangeHandler, changes_of
 from services.ingest.handlers.read import JobReader
 from services.ingest.tenancy import Caller
-from services.notifier.planning import read_body
+from services.notifier.planning.job_body import read_body
 from tests.ingest.api import Answer, Api, log_length
 from tests.store.play import POOL, Play
 

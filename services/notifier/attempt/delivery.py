@@ -110,7 +110,7 @@ class Sender:
     def _headers(self, post: Post) -> dict[str, str]:
         headers = {
             **post.headers,
-            "Content-Type": "application/json",
+            "Content-Type": post.content_type,
             "User-Agent": self._user_agent,
             "Accept-Encoding": "identity",
             "webhook-id": post.message_id,

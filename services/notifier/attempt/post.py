@@ -17,6 +17,7 @@ class Post:
     secrets: tuple[str, ...]
     body: bytes
     traceparent: str | None = None
+    content_type: str = "application/json"
     headers: Mapping[str, str] = field(repr=False, default_factory=dict)
     receiver: str = ""  # attempts to one receiver may share connections; '' shares with nobody
 

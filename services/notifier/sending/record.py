@@ -55,6 +55,7 @@ class StoredDelivery:
     message_id: str
     body: bytes
     traceparent: str | None = None
+    content_type: str = "application/json"
 
     def post(self, target: Target, timestamp_s: int) -> Post:
         """Return the attempt; every try sends the same id and bytes with a time and a signature of its own."""
@@ -68,6 +69,7 @@ class StoredDelivery:
             receiver=self.endpoint,
             body=self.body,
             traceparent=self.traceparent,
+            content_type=self.content_type,
         )
 
 
@@ -87,6 +89,7 @@ def read_delivery(claimed: Claimed) -> StoredDelivery:
             message_id=fields["message"],
             body=fields["body"].encode(),
             traceparent=fields.get("traceparent"),
+            content_type=fields.get("content", "application/json"),
         )
     except (KeyError, ValueError) as error:
         raise Corrupt(claimed.id, f"the delivery cannot be read: {error!r}") from error
