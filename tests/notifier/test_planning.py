@@ -5,18 +5,17 @@ import pytest
 
 from contracts import events as ev
 from contracts import ids
+from contracts.deliveries import PlannedDelivery
 from contracts.errors import Corrupt
 from contracts.events import DEFAULT_WEBHOOK_EVENTS, WEBHOOK_EVENTS
 from contracts.job import JobState, JobStatus
 from contracts.wire import Entry
 from services.notifier.payload import Links
-from services.notifier.planning import (
-    Source,
-    anonymous_endpoint,
-    plan,
-    read_body,
-    targets,
-)
+from services.notifier.planning.deliveries import Audience, Plan, plan_job
+from services.notifier.planning.job_body import read_body
+from services.notifier.planning.notices import Source
+from services.notifier.planning.story import Story
+from services.notifier.planning.targets import anonymous_endpoint, own_target
 
 JOB = ids.mint_job_id(1_764_457_200_000, 1, "aa")
 SOURCE = Source("aa", 1, Links("https://gen.example", b"secret"))
@@ -32,10 +31,20 @@ def body(**spec) -> bytes:
     return orjson.dumps(SPEC | spec)
 
 
+def plan(told: Entry, state: JobState, lines: bytes) -> list[PlannedDelivery]:
+    made: Plan = plan_job([told], Story(state, {}), read_body(JOB, lines), Audience(), SOURCE)
+    assert made.poison == []
+    return made.deliveries
+
+
+def wants(event_type: str, spec: dict[str, object]) -> bool:
+    return own_target(event_type, "t_a", spec, spec.get("webhookEvents")) is not None
+
+
 def test_the_same_event_gives_the_same_delivery_and_the_same_bytes():
     started = ev.JobStarted(worker_id="wrk_1", offer_id="o", slot=0, device="cpu-0", attempt=1)
-    first = plan(entry(started), STATE, read_body(JOB, body()), SOURCE)
-    assert first == plan(entry(started), STATE, read_body(JOB, body()), SOURCE)
+    first = plan(entry(started), STATE, body())
+    assert first == plan(entry(started), STATE, body())
     [planned] = first
     assert ids.job_of(planned.id) == JOB
     assert planned.fields["message"] == ids.event_id(JOB, 2)
@@ -43,10 +52,10 @@ def test_the_same_event_gives_the_same_delivery_and_the_same_bytes():
 
 
 def test_without_a_filter_the_default_events_are_sent_and_with_one_only_those():
-    assert {name for name in WEBHOOK_EVENTS if targets(name, "t_a", SPEC)} == set(DEFAULT_WEBHOOK_EVENTS)
+    assert {name for name in WEBHOOK_EVENTS if wants(name, SPEC)} == set(DEFAULT_WEBHOOK_EVENTS)
     chosen = SPEC | {"webhookEvents": ["job.progress"]}
-    assert {name for name in WEBHOOK_EVENTS if targets(name, "t_a", chosen)} == {"job.progress"}
-    assert targets("job.completed", "t_a", {"userId": "u_42"}) == ()
+    assert {name for name in WEBHOOK_EVENTS if wants(name, chosen)} == {"job.progress"}
+    assert not wants("job.completed", {"userId": "u_42"})
 
 
 def test_the_list_of_the_events_moment_decides_however_late_it_is_planned():
@@ -54,13 +63,13 @@ def test_the_list_of_the_events_moment_decides_however_late_it_is_planned():
     started = ev.JobStarted(worker_id="wrk_1", offer_id="o", slot=0, device="cpu-0", attempt=1)
     early, late = (entry(started)._replace(sequence=sequence) for sequence in (2, 3))
 
-    assert plan(early, STATE, read_body(JOB, changed), SOURCE) == ()
-    assert len(plan(late, STATE, read_body(JOB, changed), SOURCE)) == 1
+    assert plan(early, STATE, changed) == []
+    assert len(plan(late, STATE, changed)) == 1
 
 
 def test_an_event_type_of_a_newer_version_is_passed_on_as_it_is():
     newer = Entry("1764457209999-0", "job.dreamt", JOB, b'{"of":"sheep"}', sequence=2, hooked=True)
-    [planned] = plan(newer, STATE, read_body(JOB, body(webhookEvents=["job.dreamt"])), SOURCE)
+    [planned] = plan(newer, STATE, body(webhookEvents=["job.dreamt"]))
     shown = orjson.loads(planned.fields["body"])
     assert (shown["type"], shown["status"], shown["data"]["of"]) == ("job.dreamt", "in_progress", "sheep")
 
@@ -89,7 +98,7 @@ def test_a_webhook_shows_the_metadata_as_they_were_at_its_event():
 
     def shown(sequence: int) -> object:
         state = JobState(JOB, sequence, status=JobStatus.IN_PROGRESS, tenant_id="t_acme", model="echo@1")
-        [planned] = plan(entry(ev.JobProgress(progress=1), sequence), state, read_body(JOB, lines), SOURCE)
+        [planned] = plan(entry(ev.JobProgress(progress=1), sequence), state, lines)
         return orjson.loads(planned.fields["body"])["data"]["metadata"]["n"]
 
     assert [shown(sequence) for sequence in (1, 2, 3, 9)] == ["0", "1", "2", "2"]

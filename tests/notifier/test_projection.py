@@ -15,6 +15,7 @@ from contracts.errors import Corrupt, StoreFull, StoreUnavailable
 from contracts.store import Store, keys
 from contracts.store.log import Poison
 from contracts.store.store import PoolMeta
+from contracts.tenant import Configuration
 from contracts.wire import Entry
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
@@ -60,8 +61,18 @@ class Deliveries:
         return 0
 
 
+class NoTenants:
+    """In place of the store's directory."""
+
+    async def refresh(self) -> Configuration:
+        return Configuration()
+
+
 class Stub:
     """A store with nothing but deliveries."""
+
+    jobs = None
+    directory = NoTenants()
 
     def __init__(self, fail: Callable[[list[str]], None]) -> None:
         self.deliveries = Deliveries(fail)
