@@ -18,9 +18,8 @@ JOB = ids.mint_job_id(1_764_457_200_000, 7, "aa")
 async def make_endpoint(store: Store, url: str, *, tenant_id: str = TENANT, **settings) -> str:
     """Configure an endpoint; returns its id."""
     endpoint_id = ids.mint_endpoint_id(1_764_457_200_000, next(_numbers))
-    created = ev.EndpointCreated(
-        tenant_id=tenant_id, endpoint_id=endpoint_id, origin="http://127.0.0.1", events=("*",), **settings
-    )
+    asked = {"origin": "http://127.0.0.1", "events": ("*",), **settings}
+    created = ev.EndpointCreated(tenant_id=tenant_id, endpoint_id=endpoint_id, **asked)
     private = Private(url, {"x-team": "blue"}, (SigningSecret(SECRET),))
     await store.directory.change(lambda _: created, endpoint_id, {endpoint_secret(endpoint_id): private.to_json()})
     return endpoint_id
