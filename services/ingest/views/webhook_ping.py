@@ -4,8 +4,10 @@ import orjson
 
 from contracts.api import WebhookPayload
 from contracts.events import WebhookFormat
+from contracts.ids import event_id
 from contracts.positions import Position
 from contracts.times import instant
+from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.jobs import Place
 
 TEST_EVENT = "webhook.test"
@@ -29,8 +31,22 @@ def ping(form: WebhookFormat, endpoint_id: str, tenant_id: str, job_id: str, at_
         case "flat":
             return orjson.dumps(flat).decode()
         case "cloudevents":
-            head = {"specversion": "1.0", "id": f"evt_{job_id[4:]}_1", "source": "headrace", "type": TEST_EVENT}
-            about = {"subject": job_id, "time": payload["timestamp"], "datacontenttype": "application/json"}
-            return orjson.dumps({**head, **about, "data": {**flat, **payload["data"]}}).decode()
+            told = {name: payload[name] for name in ("sequence", "position", "tenantId", "data")}
+            return orjson.dumps(_envelope(job_id, payload["timestamp"]) | {"data": flat | told}).decode()
         case _:
             return orjson.dumps(payload).decode()
+
+
+def _envelope(job_id: str, time: str) -> JsonObject:
+    return {
+        "specversion": "1.0",
+        "id": event_id(job_id, 1),
+        "type": TEST_EVENT,
+        "source": "ingest",
+        "subject": job_id,
+        "time": time,
+        "datacontenttype": "application/json",
+        "recordedtime": time,
+        "sequence": "0000000001",
+        "partitionkey": job_id,
+    }
