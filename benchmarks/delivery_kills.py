@@ -30,6 +30,7 @@ KINDS = ("dead",) * 5 + ("slow",) * 5 + ("flap",) * 5 + ("ok",) * 35
 PROCESSES = 3
 KILL_EVERY_S = 2.0
 SPREAD_S = 20.0
+KILL_S = 40.0  # a slow attempt takes longer than a sender lives: those end when the killing is over
 END_S = 90.0
 HEALTHY_BAR_S = 2.0
 
@@ -70,7 +71,7 @@ def run(spread_s: float, kill_every_s: float = KILL_EVERY_S) -> Outcome:
         with _senders(url) as senders:
             time.sleep(4)  # all three are up: what is measured is sending
             due_s, killed, rss = asyncio.run(_play(url, listed, senders, spread_s, kill_every_s))
-            posts = posts_of(receiver["port"])
+        posts = posts_of(receiver["port"])  # the senders are gone: nothing comes any more
         states = asyncio.run(_states(url, listed))
     return _judge(listed, due_s, posts, states, killed, rss)
 
@@ -113,10 +114,11 @@ async def _play(
         victim = senders[turn % PROCESSES]
         if planning.done() and (time.monotonic() - begun_s > END_S or await _only_dead_wait(store)):
             break
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-        killed += 1
-        senders[turn % PROCESSES] = _start(url)
+        if time.monotonic() - begun_s < KILL_S:
+            victim.send_signal(signal.SIGKILL)
+            victim.wait()
+            killed += 1
+            senders[turn % PROCESSES] = _start(url)
     await planning
     await store.aclose()
     return due_s, killed, rss

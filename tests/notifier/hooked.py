@@ -19,7 +19,7 @@ from contracts.store.jobs import Limits
 from contracts.store.write import Write
 from contracts.wire import Entry, decode
 from services.notifier.attempt.delivery import Sender
-from services.notifier.sending.courier import Courier, Places
+from services.notifier.sending.courier import CLAIM_MS, Courier, Places
 from services.notifier.sending.delivering import Plan
 from services.notifier.service import Identity, Notifier
 
@@ -112,6 +112,7 @@ async def notifier(
     of_endpoint: int = 5,
     circuit_s: float = 0.5,
     disable_after_s: float = 432_000,
+    claim_ms: int = CLAIM_MS,
 ) -> AsyncIterator[Notifier]:
     """Run a notifier in this loop, and stop it in order."""
     store = Store(url)
@@ -123,6 +124,7 @@ async def notifier(
         plan=Plan(Schedule(tuple(delays_s)), circuit_of(circuit_s), disable_after_s),
         places=Places(places, of_endpoint),
         log=log,
+        claim_ms=claim_ms,
     )
     service = Notifier(store, courier, Identity(consumer, PUBLIC_URL), log, block_ms=50)
     stop = asyncio.Event()

@@ -11,6 +11,8 @@ from standardwebhooks import Webhook
 
 from contracts import events as ev
 from contracts import ids
+from contracts.deliveries import Attempted, Settlement
+from contracts.endpoints import Private, SigningSecret, endpoint_secret
 from contracts.store import Store, Word, keys
 from tests.notifier.endpoints import JOB, configuration_log, make_endpoint, name_of, plan, planned, states, tell
 from tests.notifier.hooked import POOL, SECRET, TENANT, log_of, make_tenant, notifier, settled, until
@@ -323,3 +325,56 @@ async def test_a_dead_endpoint_is_probed_once_at_a_time_until_it_lives(store, st
 
 async def is_open(store: Store, name: str) -> bool:
     return (await store.deliveries.endpoint(POOL, name)).is_open
+
+
+async def test_a_claim_is_held_while_its_attempt_lasts(store, store_url):
+    """Longer than a claim, with another sender waiting for it to run out: one attempt, one request."""
+    released = asyncio.Event()
+    async with Receiver([after(released, answer(200))]) as receiver:
+        endpoint_id = await make_endpoint(store, receiver.url())
+        [delivery_id] = await plan(store, [planned(name_of(endpoint_id), 1)])
+        async with notifier(store_url, claim_ms=900), notifier(store_url, claim_ms=900, consumer="two"):
+            await receiver.wait_for_requests(1)
+            claimed_ms = await store.client.zscore(keys.due_of(POOL, name_of(endpoint_id)), delivery_id)
+            await until(lambda: passed(store, claimed_ms + 1500))
+            released.set()
+            await until(lambda: settled(store))
+    assert len(receiver.requests) == len(await attempts(store)) == 1
+
+
+async def passed(store: Store, at_ms: float) -> bool:
+    seconds, micros = await store.client.time()
+    return seconds * 1000 + micros / 1000 >= at_ms
+
+
+async def test_a_success_in_another_pool_keeps_an_endpoint_from_being_disabled(store, store_url):
+    """Field case 91: over all pools together, one success begins the time anew."""
+    await store.open_pool("second")
+    async with Receiver([answer(500)]) as receiver:
+        endpoint_id = await make_endpoint(store, receiver.url())
+        name = name_of(endpoint_id)
+        await plan(store, [planned(name, 1)])
+        async with notifier(store_url, delays_s=(0, *[0.1] * 30), circuit_s=0.05, disable_after_s=0.6):
+            await until(lambda: has_tried(store, 2))
+            success = Attempted(succeeded=True, outcome="2xx", took_ms=1)
+            elsewhere = planned(name, 2)
+            await store.deliveries.plan("second", "", [elsewhere], [])
+            await store.deliveries.settle("second", Settlement(elsewhere.id, name, 1, {"state": "delivered"}, success))
+            await until(lambda: all_are(store, [planned(name, 1).id], "exhausted"))
+    assert await configuration_log(store, "webhook.endpoint_disabled") == []
+
+
+async def test_an_endpoint_that_its_owner_changes_is_tried_at_once(store, store_url):
+    """Its circuit is open for ten minutes: who mends it does not wait for that."""
+    async with Receiver([answer(500)]) as broken, Receiver([answer(200)]) as mended:
+        endpoint_id = await make_endpoint(store, broken.url())
+        delivery_ids = await plan(store, [planned(name_of(endpoint_id), number) for number in range(1, 13)])
+        async with notifier(store_url, delays_s=(0, *[0.05] * 20), circuit_s=600):
+            await until(lambda: is_open(store, name_of(endpoint_id)))
+            private = Private(mended.url(), {}, (SigningSecret(SECRET),))
+            updated = ev.EndpointUpdated(
+                tenant_id=TENANT, endpoint_id=endpoint_id, origin="http://127.0.0.1", events=("*",)
+            )
+            kept = {endpoint_secret(endpoint_id): private.to_json()}
+            await store.directory.change(lambda _: updated, endpoint_id, kept)
+            await until(lambda: all_are(store, delivery_ids, "delivered"))

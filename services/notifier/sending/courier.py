@@ -30,9 +30,8 @@ from services.notifier.sending.rooms import DueEndpoint, share
 
 LOOK = 100  # endpoints looked at together; further ones only when these get no place
 LOOK_FURTHER = 10
-# Short, so that the deliveries of a killed process are not long in coming; held again while an attempt lasts.
+# Short, so that the deliveries of a killed process are not long in coming; held again three times before it runs out.
 CLAIM_MS = 6_000
-HOLD_EVERY_S = 2.0
 SWEEP_EVERY_S = 5.0
 POLL_S = 1.0  # a delivery planned by another process is seen within this
 GATHER_S = 0.002  # what ends within this is followed by one claim and not by one each
@@ -69,10 +68,12 @@ class Courier:
         places: Places,
         log: Logger,
         chance: Callable[[], float] = random.random,
+        claim_ms: int = CLAIM_MS,
     ) -> None:
         self._store = store
         self._sender = sender
         self._places = places
+        self._claim_ms = claim_ms
         self._receivers = Receivers(store, places.of_endpoint)
         self._log = log
         self._chance = chance
@@ -94,7 +95,7 @@ class Courier:
         wake = asyncio.Event()
         self._wakes.append(wake)
         duties = [
-            asyncio.create_task(self._repeat(self._hold, HOLD_EVERY_S, pool, stop)),
+            asyncio.create_task(self._repeat(self._hold, self._claim_ms / 3000, pool, stop)),
             asyncio.create_task(self._repeat(self._sweep, SWEEP_EVERY_S, pool, stop)),
         ]
         try:
@@ -143,7 +144,7 @@ class Courier:
     async def finish(self) -> None:
         """Let attempts under way end within a grace, then hand back all that is still claimed."""
         with suppress(StoreUnavailable):
-            await self._extend(self._attempts.values(), CLAIM_MS)
+            await self._extend(self._attempts.values(), self._claim_ms)
         if self._attempts:
             await asyncio.wait(self._attempts, timeout=GRACE_S)
         self._stop.set()
@@ -193,7 +194,7 @@ class Courier:
         return [replace(asks[name], room=room) for name, room in rooms.items()]
 
     async def _claim(self, pool: str, asks: Sequence[Ask]) -> int:
-        now_ms, claims = await self._store.deliveries.claim(pool, asks, CLAIM_MS)
+        now_ms, claims = await self._store.deliveries.claim(pool, asks, self._claim_ms)
         self._clock.observe(now_ms)
         for claimed in claims:
             task = asyncio.create_task(self._delivering.deliver(pool, claimed))
@@ -217,7 +218,7 @@ class Courier:
 
     async def _hold(self, pool: str) -> None:
         """Keep the claims of what is under way: it may last longer than a claim."""
-        await self._extend([attempt for attempt in self._attempts.values() if attempt.pool == pool], CLAIM_MS)
+        await self._extend([attempt for attempt in self._attempts.values() if attempt.pool == pool], self._claim_ms)
 
     async def _sweep(self, pool: str) -> None:
         while await self._store.deliveries.forget(pool) == SWEEP_MOST:
