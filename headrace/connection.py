@@ -1,6 +1,7 @@
-"""Where the command line finds the server and its key: flags, then the environment, then `./.headrace/keys.json`.
+"""Where the command line finds the server, its key and a webhook secret: flags, then the environment, then keys.json.
 
-Each value is looked up on its own, so `--url` may be combined with a key from the environment.
+That is `./.headrace/keys.json`. Each value is looked up on its own, so `--url` may be combined with a key from the
+environment.
 """
 
 import json
@@ -9,10 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.notifier.attempt.signature import parse_secret
+
 DEFAULT_URL = "http://127.0.0.1:8080"
 LOCAL_KEYS = Path(".headrace") / "keys.json"
 _URL = re.compile(r"https?://[\x21-\x7e]+", re.IGNORECASE)
 _KEY = re.compile(r"[\x21-\x7e]+")
+_SIGNS_WEBHOOKS = "webhookSecret"
 
 
 class NoKey(Exception):
@@ -46,13 +50,7 @@ def find_connection(
         NoKey: no key anywhere, or the named file cannot be read or holds something else.
         BadAddress: the address is no URL of a server.
     """
-    named = key_file or (Path(name) if (name := environ.get("HEADRACE_CLIENT__KEY_FILE")) else None)
-    given = None if named else environ.get("HEADRACE_CLIENT__KEY")
-    source = named or ("HEADRACE_CLIENT__KEY" if given else local)
-    if given:
-        known = {key_name: given}
-    else:
-        known = _read_file(named, key_name) if named else _read_local(local)
+    known, source = _look_up(key_file, "HEADRACE_CLIENT__KEY", environ, key_name, local)
     if not known.get(key_name):
         raise NoKey(
             f"no key: give --key-file, set HEADRACE_CLIENT__KEY_FILE, or run `headrace up` here (it makes {local})"
@@ -64,6 +62,30 @@ def find_connection(
     if not _URL.fullmatch(address):
         raise BadAddress(f"{address!r} is no address of a server: write one like {DEFAULT_URL}")
     return Connection(address, known[key_name])
+
+
+def find_webhook_secret(file: Path | None, environ: Mapping[str, str], *, local: Path = LOCAL_KEYS) -> str:
+    """Return what signs webhooks. Raises NoKey where there is none, or what is there is none."""
+    known, source = _look_up(file, "HEADRACE_CLIENT__WEBHOOK_SECRET", environ, _SIGNS_WEBHOOKS, local)
+    if not known.get(_SIGNS_WEBHOOKS):
+        raise NoKey("no webhook secret: give --secret-file, or set HEADRACE_CLIENT__WEBHOOK_SECRET_FILE")
+    try:
+        parse_secret(known[_SIGNS_WEBHOOKS])
+    except ValueError as fault:
+        raise NoKey(f"{source}: {fault}") from None
+    return known[_SIGNS_WEBHOOKS]
+
+
+def _look_up(
+    file: Path | None, variable: str, environ: Mapping[str, str], name: str, local: Path
+) -> tuple[dict[str, str], str]:
+    """Return what is known by name, and where that was found."""
+    named = file or (Path(path) if (path := environ.get(f"{variable}_FILE")) else None)
+    if named:
+        return _read_file(named, name), str(named)
+    if given := environ.get(variable):
+        return {name: given}, variable
+    return _read_local(local), str(local)
 
 
 def _read_file(path: Path, key_name: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ from headrace.stack.logs import StackLog
 from headrace.stack.stack import Stack
 from headrace.timeline import timeline_table
 from headrace.up import exit_for_fault, read_wishes
-from headrace.webhook_receiver import WebhookReceiver
+from headrace.webhooks.demo_receiver import DemoReceiver
 
 PICTURE = Path("headrace-demo.png")
 PREVIEW = Path("headrace-demo-preview")
@@ -81,12 +81,12 @@ async def _run(prompt: str, folder: Path) -> None:
     async with asyncio.timeout(LIMIT_S), AsyncExitStack() as opened:
         stack = await opened.enter_async_context(Stack(wishes, settings, environ, log))
         await stack.start()
-        receiver = await opened.enter_async_context(WebhookReceiver(stack.keys.webhook_secret))
+        receiver = await opened.enter_async_context(DemoReceiver(stack.keys.webhook_secret))
         client = await opened.enter_async_context(Client(stack.url, stack.keys.api_key))
         await _show_one_job(client, receiver, prompt, answers())
 
 
-async def _show_one_job(client: Client, receiver: WebhookReceiver, prompt: str, console: Console) -> None:
+async def _show_one_job(client: Client, receiver: DemoReceiver, prompt: str, console: Console) -> None:
     body: JsonObject = {"userId": "demo", "prompt": prompt, "model": _MODEL, "webhookUrl": receiver.url}
     body |= {"webhookEvents": ["job.completed", "job.failed"], "input": {"steps": _STEPS}}
     job = (await client.submit(body)).body

@@ -11,14 +11,15 @@ from headrace.output import Format, note, show_list, show_one
 app = typer.Typer(no_args_is_help=True, help="API keys of a tenant.")
 
 Tenant = Annotated[str, typer.Argument(help="Id of the tenant.")]
-DEFAULT_SCOPES = ("jobs:read", "jobs:write", "models:read", "events:read")
+DEFAULT_SCOPES = ("jobs:read", "jobs:write", "models:read", "events:read", "webhooks:read", "webhooks:write")
 
 
 @app.command()
 def create(
     tenant_id: Tenant,
     scopes: Annotated[
-        list[str] | None, typer.Option("--scope", help="What it may do; repeatable.", show_default="all about jobs")
+        list[str] | None,
+        typer.Option("--scope", help="What it may do; repeatable.", show_default="jobs and webhooks"),
     ] = None,
     reason: Reason = "",
     output: Output = Format.TABLE,

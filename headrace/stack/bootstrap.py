@@ -8,6 +8,7 @@ import hashlib
 from functools import partial
 
 from contracts import events as ev
+from contracts.endpoints import tenant_secret
 from contracts.store import Store
 from contracts.tenant import Configuration
 from headrace.stack.keys_file import LocalKeys, key_id
@@ -29,11 +30,12 @@ async def introduce(store_url: str, keys: LocalKeys) -> str:
     try:
         directory = store.directory
         await directory.open()
-        name = f"webhook:{TENANT}"
+        name = tenant_secret(TENANT)
         await directory.change(_missing_tenant, TENANT, {name: keys.webhook_secret})
         for key, scopes in ((keys.api_key, JOB_SCOPES), (keys.admin_key, ADMIN_SCOPES)):
             await directory.change(partial(_missing_key, key, scopes), key_id(key))
-        return await directory.secret(name) or keys.webhook_secret
+        private = await directory.private(name)
+        return private.secrets[0].secret if private and private.secrets else keys.webhook_secret
     finally:
         await store.aclose()
 

@@ -1,9 +1,10 @@
-"""Ends what the tests of the command line share."""
+"""What the tests of the command line share: one stack, and one process that runs commands."""
 
 from collections.abc import Iterator
 
 import pytest
 
+from tests.headrace.up_process import Up, start_up
 from tests.headrace.warm import warm
 
 
@@ -11,3 +12,10 @@ from tests.headrace.warm import warm
 def _warm() -> Iterator[None]:
     yield
     warm.stop()
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
+    running = start_up(tmp_path_factory.mktemp("up") / ".headrace")
+    yield running
+    running.clean_up()

@@ -14,20 +14,8 @@ import typer.main
 from rich.text import Text
 
 from headrace.cli import app
-from tests.headrace.up_process import PATIENCE_S, Up, plain_environment, start_up
-from tests.headrace.warm import ROOT, Done, warm
-
-
-@pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    running = start_up(tmp_path_factory.mktemp("up") / ".headrace")
-    yield running
-    running.clean_up()
-
-
-def headrace(up: Up, *words: str, folder: Path | None = None, **settings: str) -> Done:
-    """Run it beside `.headrace`, as a person would; its modules are loaded already."""
-    return warm.run(words, folder or up.data_dir.parent, plain_environment(**settings))
+from tests.headrace.up_process import PATIENCE_S, Up, plain_environment
+from tests.headrace.warm import ROOT, Done, headrace
 
 
 def new_headrace(up: Up, *words: str) -> Done:

@@ -9,8 +9,16 @@ import typer.main
 from typer.testing import CliRunner
 
 from headrace import cli, policy
+from headrace.webhooks import group as webhooks
 
-HEAVY = ["services.scheduler", "services.gpu_worker", "services.ingest", "redis", "headrace.simulate"]
+HEAVY = [
+    "services.scheduler",
+    "services.gpu_worker",
+    "services.ingest",
+    "redis",
+    "headrace.simulate",
+    "standardwebhooks",
+]
 SHOW = f"""
 import json, sys
 from headrace.cli import app
@@ -27,6 +35,8 @@ except SystemExit:
         (["jobs", "get", "--help"], []),
         (["version"], []),
         (["policy", "simulate", "--help"], ["services.scheduler", "redis", "headrace.simulate"]),
+        (["webhook", "endpoints", "list", "--help"], []),
+        (["webhook", "listen", "--help"], ["standardwebhooks"]),
     ],
 )
 def test_a_command_brings_along_only_what_it_needs(words: list[str], imported: list[str]) -> None:
@@ -42,6 +52,7 @@ def test_every_command_is_where_it_is_said_to_be() -> None:
 
     assert {name: command.name for name, command in found.items()} == {name: name for name in cli.COMMANDS}
     assert all(found["policy"].get_command(None, name) for name in [*policy.COMMANDS, "get", "set"])
+    assert all(found["webhook"].get_command(None, name) for name in webhooks.COMMANDS)
 
 
 def test_a_misspelt_command_hears_of_those_that_were_not_imported() -> None:

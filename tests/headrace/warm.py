@@ -7,6 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.headrace.up_process import Up, plain_environment
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -56,3 +58,8 @@ class Warm:
 
 
 warm = Warm()
+
+
+def headrace(up: Up, *words: str, folder: Path | None = None, **settings: str) -> Done:
+    """Run it beside `.headrace`, as a person would; its modules are loaded already."""
+    return warm.run(words, folder or up.data_dir.parent, plain_environment(**settings))

@@ -11,10 +11,11 @@ import traceback
 from importlib import import_module
 
 from headrace import cli
+from headrace.webhooks import group
 
 
 def main() -> None:
-    for place in cli.COMMANDS.values():
+    for place in [*cli.COMMANDS.values(), *group.COMMANDS.values()]:
         import_module(place.partition(":")[0])
     for line in sys.stdin:
         asked = json.loads(line)

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from standardwebhooks import Webhook
 
-from headrace.webhook_receiver import WebhookReceiver
+from headrace.webhooks.demo_receiver import DemoReceiver
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 OTHER = "whsec_" + base64.b64encode(b"o" * 32).decode()
@@ -26,14 +26,14 @@ async def call(url: str, secret: str, body: str = BODY) -> int:
 
 
 async def test_a_signed_call_is_received() -> None:
-    async with WebhookReceiver(SECRET) as receiver:
+    async with DemoReceiver(SECRET) as receiver:
         assert await call(receiver.url, SECRET) == 204
 
         assert await receiver.wait_for("job.completed", 10) == "job.completed"
 
 
 async def test_a_call_with_another_secret_or_another_body_is_refused() -> None:
-    async with WebhookReceiver(SECRET) as receiver:
+    async with DemoReceiver(SECRET) as receiver:
         assert await call(receiver.url, OTHER) == 400
         assert await call(receiver.url, SECRET, BODY.replace("completed", "failed")) == 400
 
