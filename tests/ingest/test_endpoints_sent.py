@@ -3,13 +3,16 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import orjson
 import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
+from contracts import events as ev
 from tests.ingest.api import running_api, settings_for
 from tests.ingest.webhooks import PATH, Hooks, hooks_of
 from tests.notifier.hooked import notifier
 from tests.notifier.receiver import Receiver, answer
+from tests.store.play import Play
 
 DELIVERIES = "/v1/webhook-deliveries?limit=100"
 LONG_AGO = "2020-01-01T00:00:00Z"
@@ -92,3 +95,21 @@ async def test_what_waited_for_a_deleted_endpoint_is_never_posted(hooks: Hooks, 
     states = {each["endpointId"]: each["state"] for each in (await hooks.get(DELIVERIES)).body["data"]}
     assert states == {gone: "endpoint_deleted", there: "delivered"}
     assert (await hooks.api.store.deliveries.due_endpoints("default", 10)).endpoints == ()
+
+
+async def test_a_changed_list_is_what_is_sent_while_the_attempt_runs_on(hooks: Hooks, store_url: str) -> None:
+    """Field case 98: the worker knows the list of its offer; what goes out is the list of each event's moment."""
+    api, play = hooks.api, await Play(hooks.api.store).open()
+    async with Receiver([answer(200)]) as receiver:
+        job_id = await api.job(webhookUrl=receiver.url(), webhookEvents=["job.completed"])
+        attempt, started = play.starting(await play.offers(job_id))
+        await api.store.attempts.start(attempt, started)
+        await api.store.attempts.emit(attempt, [ev.JobProgress(progress=10)])
+        changed = await api.call("PATCH", f"/v1/jobs/{job_id}", json={"webhookEvents": ["job.progress"]})
+        await api.store.attempts.emit(attempt, [ev.JobProgress(progress=20)])
+        async with notifier(store_url):
+            requests = await receiver.wait_for_requests(1)
+
+    assert changed.status == 200
+    told = sorted((orjson.loads(each.body)["type"], orjson.loads(each.body)["progress"]) for each in requests)
+    assert told == [("job.progress", 20)]
