@@ -24,7 +24,7 @@ from services.gpu_worker.slots.watchdog import Limits
 
 MODELS = load(Path(__file__).parents[1] / "pipelines" / "pipelines.toml")
 PATIENCE_S = 60.0
-QUICK = Bounds(cancel_grace_s=0.3, term_grace_s=0.3, reap_s=20.0, load_s=60.0)
+QUICK = Bounds(cancel_grace_s=0.3, term_grace_s=0.3, reap_s=20.0, load_s=60.0, still_s=1.0)
 T = TypeVar("T")
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.gpu_worker.process.frames import Cancelled, Done, Failed, LoadFailed
-from services.gpu_worker.slots.outcome import BAD_ALLOC, Outcome, Stop, Verdict, classify
+from services.gpu_worker.slots.outcome import LAST_WORDS_OF_OOM, Outcome, Stop, Verdict, classify
 
 DONE = Done("job_1", 1, {"x": 1}, 5.0, 0)
 FRAMES = (
@@ -93,10 +93,12 @@ def test_four_ways_to_die_have_four_codes_with_status_or_signal() -> None:
     ]  # fmt: skip
 
 
-def test_only_an_abort_with_the_words_of_cpp_is_out_of_memory() -> None:
-    said = f"loading\n{BAD_ALLOC}\n  what():  std::bad_alloc\n"
+def test_only_the_end_that_a_library_brings_about_with_its_words_is_out_of_memory() -> None:
+    said = f"loading\n{LAST_WORDS_OF_OOM[-6]}\n  what():  std::bad_alloc\n"
     ends = [classify(None, status, None, False, words) for status, words in ((-6, said), (-6, ""), (-11, said))]
     assert [end.code for end in ends] == ["out_of_memory", "child_crashed", "child_crashed"]
+    ends = [classify(None, 127, None, False, words) for words in (LAST_WORDS_OF_OOM[127], said)]
+    assert [end.code for end in ends] == ["out_of_memory", "child_exited"]
     assert classify(None, -6, Stop.TIMEOUT, False, said).code == "execution_timeout"
 
 

@@ -11,6 +11,7 @@ class Bounds:
     term_grace_s: float = 0.5
     reap_s: float = 10.0
     load_s: float = 600.0
+    still_s: float = 10.0  # that a load with its slice full may do nothing
     back_s: float = 5.0  # for the bytes of a process that is gone to be free again
     room_s: float = 30.0  # that an attempt waits for room which nothing of ours will make
     host_s: float = 60.0  # that a prepared child stays which nobody wants any more

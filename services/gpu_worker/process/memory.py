@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from services.gpu_worker.process.stillness import Doing
+
 SUPPORTED = sys.platform == "linux"
 _FIGURE = re.compile(rb"(VmRSS|VmData):\s+(\d+) kB")
 # in one go, between two jobs
@@ -37,6 +39,7 @@ class ProcessMemory:
         self._pid = pid
         self._base_bytes = 0
         self._resident_bytes = 0
+        self._limit_bytes: int | None = None  # of what it has in all
         self._status_fd = _open(f"/proc/{pid}/status", os.O_RDONLY)
         self._reset_fd = _open(f"/proc/{pid}/clear_refs", os.O_WRONLY)
 
@@ -55,8 +58,9 @@ class ProcessMemory:
         """Let the process have `slice_bytes` more than at `arm`; above it allocations fail."""
         if not SUPPORTED or not self._base_bytes:
             return
+        self._limit_bytes = self._base_bytes + slice_bytes
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            limits = (self._base_bytes + slice_bytes, resource.RLIM_INFINITY)
+            limits = (self._limit_bytes, resource.RLIM_INFINITY)
             resource.prlimit(self._pid, resource.RLIMIT_DATA, limits)
 
     def limit_files(self, file_bytes: int) -> None:
@@ -85,6 +89,18 @@ class ProcessMemory:
         used_bytes = max(0, used_bytes - self._base_bytes)
         untouched_bytes = max(0, used_bytes - (touched_bytes - self._resident_bytes))
         return Measured(used_bytes, max(0, peak_bytes - self._resident_bytes) + untouched_bytes)
+
+    def doing(self) -> Doing | None:
+        """Return what it is doing, None where it has no limit or cannot be seen."""
+        found = _FIGURE.findall(self._status())
+        try:
+            told = Path(f"/proc/{self._pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return None
+        if self._limit_bytes is None or not found:
+            return None
+        cpu_s = (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK")
+        return Doing(cpu_s, told[0] == "S", self._limit_bytes - (int(dict(found)[b"VmData"]) << 10))
 
     def close(self) -> None:
         for fd in (self._status_fd, self._reset_fd):

@@ -29,7 +29,9 @@ from services.gpu_worker.process.frames import (
 )
 from services.gpu_worker.process.gpu_memory import GpuMemory
 from services.gpu_worker.process.memory import ProcessMemory, oom_kills
+from services.gpu_worker.process.stillness import LOOKS, Stillness
 
+STANDS_STILL = "its memory is at the limit and the load does nothing any more"
 Environment = Callable[[Mapping[str, str]], dict[str, str]]
 
 
@@ -105,10 +107,19 @@ class Resident:
         memory, result_bytes = self.process.memory, self._bounds.result_bytes
         context_bytes = memory.context_bytes if isinstance(memory, GpuMemory) else None
         self.process.send(encode_load(self.device.kind, self.device.index, slice_bytes, result_bytes, context_bytes))
-        await first_of(self._ready, self.process.gone)
+        await self._loaded()
         if self.is_ready:
             self.process.memory.limit_files(self._bounds.scratch_bytes)  # not before: what load() fetches may be larger
         return self.is_ready
+
+    async def _loaded(self) -> None:
+        """Wait until it is ready or gone; one that stands still at the end of its slice is ended."""
+        stillness, look_s = Stillness(self._bounds.still_s), self._bounds.still_s / LOOKS
+        while not self._ready.done() and not self.is_gone:
+            await first_of(self._ready, self.process.gone, within_s=look_s)
+            if not self.condemned and stillness.is_over(self.process.memory.doing(), self._loop.time()):
+                self.load_failed = LoadFailed("out_of_memory", STANDS_STILL)
+                self.signal(signal.SIGKILL)
 
     def confine(self, slice_bytes: int) -> None:
         """Let it have so much of the device from now on."""

@@ -13,7 +13,11 @@ from typing import Any, NamedTuple
 from services.gpu_worker.process.frames import Cancelled, Done, End, Failed, LoadFailed, Memory
 
 OUT_OF_MEMORY, HARDWARE = "out_of_memory", "device_unavailable"
-BAD_ALLOC = "terminate called after throwing an instance of 'std::bad_alloc'"
+#: What a library says that ends the child for want of memory in a thread of its own, and the exit status then.
+LAST_WORDS_OF_OOM = {
+    -signal.SIGABRT: "terminate called after throwing an instance of 'std::bad_alloc'",
+    127: "cannot allocate memory for thread-local data: ABORT",
+}
 
 
 class Stop(StrEnum):
@@ -88,9 +92,9 @@ def classify(
         return _stopped(stop, last, exit_status)
     if last is not None:
         return _framed(last)
-    if exit_status == -signal.SIGABRT and BAD_ALLOC in last_words:
-        message = "a library ended the child: std::bad_alloc"  # in a thread of its own, where nobody catches it
-        return Outcome(Verdict.FAILED, OUT_OF_MEMORY, message)
+    said = LAST_WORDS_OF_OOM.get(exit_status or 0)
+    if said is not None and said in last_words:
+        return Outcome(Verdict.FAILED, OUT_OF_MEMORY, f"a library ended the child: {said}")
     return _died(exit_status, host_oom)
 
 
