@@ -51,7 +51,9 @@ def test_a_tenant_with_many_slow_endpoints_leaves_places_to_one_that_comes():
     for _ in range(20):  # round after round nothing ends
         busy["t_many"] += sum(share(256, busy, slow).values())
     assert busy["t_many"] == 256 - 16
-    assert share(256, busy, [*slow, DueEndpoint("new", "t_new", 5)]) == {"new": 1}, "and further ones as places get free"
+    assert share(256, busy, [*slow, DueEndpoint("new", "t_new", 5)]) == {"new": 1}, (
+        "and further ones as places get free"
+    )
 
 
 def test_the_endpoints_of_a_tenant_take_turns_longest_waiting_first():

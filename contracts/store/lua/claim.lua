@@ -10,15 +10,15 @@ local function room_of(at, ask, h, now)
   local flight = at .. 'flight:' .. ask[1]
   redis.call('ZREMRANGEBYSCORE', flight, '-inf', as_ms(now))  -- their claims ran out: they are due again
   local flying = tonumber(h[1] or 0) > now and ask[3] or redis.call('ZCARD', flight)
-  local room = math.min(ask[2], h[2] and math.min(1, 1 - flying) or ask[3] - flying)
+  local room = math.max(0, math.min(ask[2], (h[2] and 1 or ask[3]) - flying))
   if ask[4] <= 0 then return room end
-  return math.min(room, ask[5] - math.ceil((math.max(tonumber(h[3] or 0), now) - now) / ask[4]))
+  return math.max(0, math.min(room, ask[5] - math.ceil((math.max(tonumber(h[3] or 0), now) - now) / ask[4])))
 end
 
 -- Half from each end of what is due: neither the oldest nor what comes fresh waits for all of a backlog.
 local function take(at, ask, room, now)
   local due = at .. 'due:' .. ask[1]
-  local ids = room > 0 and redis.call('ZRANGEBYSCORE', due, '-inf', as_ms(now), 'LIMIT', 0, room + 1) or {}
+  local ids = room == 0 and {} or redis.call('ZRANGEBYSCORE', due, '-inf', as_ms(now), 'LIMIT', 0, room + 1)
   if #ids <= room then return ids end
   local fresh = math.floor((room + redis.call('HINCRBY', at .. 'endpoint:' .. ask[1], 'turn', 1) % 2) / 2)
   local newest = redis.call('ZREVRANGEBYSCORE', due, as_ms(now), '-inf', 'LIMIT', 0, fresh)
