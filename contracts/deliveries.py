@@ -101,6 +101,7 @@ class Attempted:
     """What an attempt says of its endpoint. `gate_ms`: how long nothing more is sent, as the receiver asked.
 
     `outcome` is a word of a small set, for metrics; `spread` is a factor around 1 that keeps endpoints apart.
+    `is_ours`: it failed by our own fault and says nothing of the endpoint; it is counted among the outcomes only.
     """
 
     succeeded: bool
@@ -108,6 +109,7 @@ class Attempted:
     took_ms: int
     gate_ms: int = 0
     spread: float = 1.0
+    is_ours: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,8 @@ class Settlement:
             out["dead"] = 1
         if (made := self.attempted) is not None:
             bucket = bucket_of(made.took_ms) if made.succeeded else FAILED
+            if made.is_ours:
+                return out | {"what": made.outcome}
             out |= {"ok": int(made.succeeded), "what": made.outcome, "bucket": bucket, "gate": made.gate_ms}
             out |= {"trip": circuit.trip, "base": circuit.base_ms, "cap": circuit.cap_ms, "spread": made.spread}
         return out

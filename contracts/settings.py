@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from contracts.errors import ConfigError
+from contracts.outbound.terms import Route
 from contracts.policy import SchedulingPolicy
 from contracts.retry import WEBHOOK_DELAYS_S, parse_delays
 from contracts.setting_values import (
@@ -27,11 +28,15 @@ from contracts.setting_values import (
     Count,
     Endpoint,
     KafkaTopic,
+    Nameservers,
     PoolName,
+    Ports,
     Positive,
+    ProxyUrl,
     PublicUrl,
     Seconds,
 )
+from contracts.webhook_target import PUBLIC_PORTS, AllowPrivate
 
 PREFIX = "HEADRACE_"
 
@@ -121,8 +126,11 @@ class WebhookSettings(Group):
 
     timeout_s: Positive = 15.0
     schedule: tuple[float, ...] = tuple(WEBHOOK_DELAYS_S)
-    allow_private: Literal["none", "loopback", "all"] = "none"
-    nameservers: str = ""
+    allow_private: AllowPrivate = "none"
+    ports: Ports = PUBLIC_PORTS  # that a URL may name; where allow_private opens more, there any
+    nameservers: Nameservers = ()  # who is asked for names of receivers and of input files; none: the system
+    proxy: ProxyUrl = None  # through which webhooks and input files leave
+    answer_bytes: Annotated[int, Field(ge=0, le=65_536)] = 1_024  # of an answer that are kept to be shown; 0: nothing
     concurrency: Annotated[int, Field(ge=1, le=10_000)] = 256  # attempts under way in one process
     endpoint_concurrency: Annotated[int, Field(ge=1, le=1_000)] = 5  # to one endpoint, from all processes together
     disable_after_s: Positive = 432_000.0  # an endpoint that only failed for so long is disabled
@@ -130,6 +138,11 @@ class WebhookSettings(Group):
         30.0  # an endpoint that only fails is left alone for so long, doubled each time up to 20 times
     )
     tenant_endpoints: Count = 20  # endpoints that one tenant may have
+
+    @property
+    def route(self) -> Route:
+        """By which way webhooks leave, and input files too."""
+        return Route(self.nameservers, self.proxy)
 
     @field_validator("schedule", mode="before")
     @classmethod
@@ -185,7 +198,7 @@ class InputSettings(Group):
     file_bytes: Bytes = 256 << 20
     picture_pixels: Annotated[int, Field(ge=1, le=1 << 40)] = 64_000_000  # by the header; nothing is decoded
     timeout_s: Positive = 30.0  # for all files of one job
-    allow_private: Literal["none", "loopback", "all"] = "none"
+    allow_private: AllowPrivate = "none"
     upload_s: Annotated[Positive, Field(le=604_800)] = 3_600.0  # from announcing a file to completing it
     tenant_mib_per_day: Annotated[int, Field(ge=1, le=100_000_000)] = 51_200  # that a tenant may announce
 

@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 PURPOSE = b"webhook-ed25519"
+KEY_ROOT = "urls"  # whose text the key is made of; it signs links, too
 
 
 class WebhookKey:
-    """The key pair; `root` is the text of the kept secret `urls`. Its repr shows neither half."""
+    """The key pair; `root` is the text of the kept secret `KEY_ROOT`. Its repr shows neither half."""
 
     def __init__(self, root: bytes) -> None:
         self._private = Ed25519PrivateKey.from_private_bytes(hmac.digest(root, PURPOSE, "sha256"))

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Set
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
@@ -52,18 +54,18 @@ _SENTENCES: dict[TargetFault, str] = {
     TargetFault.USER_INFO: "must not contain a user name or password",
     TargetFault.FRAGMENT: "must not contain a fragment (#)",
     TargetFault.HOST: "must name a host as a plain DNS name or a canonical IP address",
-    TargetFault.PORT: "must use one of the ports " + ", ".join(map(str, sorted(PUBLIC_PORTS))),
+    TargetFault.PORT: "must use one of the ports {ports}",
     TargetFault.ADDRESS: "must lead to an address that may be reached from here",
 }
 
 
-def explain(fault: TargetFault) -> str:
+def explain(fault: TargetFault, ports: Set[int] = PUBLIC_PORTS) -> str:
     """Return the sentence for people; it never repeats any part of the refused URL."""
-    return _SENTENCES[fault]
+    return _SENTENCES[fault].format(ports=", ".join(map(str, sorted(ports))))
 
 
 _PRINTABLE = re.compile(r"[!-~]+")
-_PARTS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?:[/?].*)?")
+_PARTS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?]*)(?P<path>[/?].*)?")
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
@@ -71,7 +73,23 @@ _MACHINE_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost
 _DEFAULT_PORT = {"http": 80, "https": 443}
 
 
-def judge_url(url: str, allow_private: AllowPrivate) -> TargetFault | None:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a URL that passed says: the very parts that were judged, so that no second reading can differ."""
+
+    is_tls: bool
+    host: str  # in lower case, without brackets or the dot of the root
+    port: int
+    authority: str  # what a Host header says
+    path: str = field(repr=False)  # with the query; it may hold a token
+
+    @property
+    def literal(self) -> str | None:
+        """The address, where the host is one."""
+        return None if _parse_ip(self.host) is None else self.host
+
+
+def judge_url(url: str, allow_private: AllowPrivate, ports: Set[int] = PUBLIC_PORTS) -> TargetFault | None:
     """Judge a URL of a caller as text, without any look-up; None means it may be stored and tried.
 
     >>> judge_url("https://app.example/hook", "none") is None
@@ -86,7 +104,24 @@ def judge_url(url: str, allow_private: AllowPrivate) -> TargetFault | None:
     parts = _PARTS.fullmatch(url)
     if parts is None:
         return TargetFault.MALFORMED
-    return _judge_parts(parts["scheme"].lower(), parts["authority"], allow_private)
+    return _judge_parts(parts["scheme"].lower(), parts["authority"], allow_private, ports)
+
+
+def place_of(url: str) -> Place:
+    """Take a URL apart that `judge_url` let pass. Raises ValueError for one that it would not.
+
+    >>> place_of("https://App.example.:8443?a=b")
+    Place(is_tls=True, host='app.example', port=8443, authority='app.example:8443')
+    """
+    parts = _PARTS.fullmatch(url)
+    match = None if parts is None else _AUTHORITY.fullmatch(parts["authority"])
+    if parts is None or match is None:
+        raise ValueError("not a URL that was judged")
+    scheme, host = parts["scheme"].lower(), match["host"].removesuffix(".").lower()
+    port = int(match["port"] or _DEFAULT_PORT[scheme])
+    authority = host if port == _DEFAULT_PORT[scheme] else f"{host}:{port}"
+    path = parts["path"] or "/"
+    return Place(scheme == "https", host.strip("[]"), port, authority, path if path[0] == "/" else "/" + path)
 
 
 def judge_address(address: str, allow_private: AllowPrivate) -> TargetFault | None:
@@ -99,7 +134,9 @@ def judge_address(address: str, allow_private: AllowPrivate) -> TargetFault | No
     return None if ip is not None and _reachable(ip, allow_private) else TargetFault.ADDRESS
 
 
-def _judge_parts(scheme: str, authority: str, allow_private: AllowPrivate) -> TargetFault | None:
+def _judge_parts(
+    scheme: str, authority: str, allow_private: AllowPrivate, ports: Set[int]
+) -> TargetFault | None:  # fmt: skip
     if scheme not in _DEFAULT_PORT:
         return TargetFault.SCHEME
     if "@" in authority:
@@ -114,7 +151,7 @@ def _judge_parts(scheme: str, authority: str, allow_private: AllowPrivate) -> Ta
     open_here = allow_private == "all" or (allow_private == "loopback" and _is_this_machine(host))
     if scheme == "http" and not open_here:
         return TargetFault.SCHEME
-    if not (0 < port <= 65535 if open_here else port in PUBLIC_PORTS):
+    if not (0 < port <= 65535 if open_here else port in ports):
         return TargetFault.PORT
     return None
 

@@ -1,5 +1,7 @@
 """HTTP to addresses that callers chose: webhooks and input files. No other socket of ours goes where a tenant says.
 
-`guard` makes the sockets and judges each address at the moment of connecting (the rules are in `webhook_target.py`),
-`names` looks names up, `fetch` brings a file, `terms` says within which bounds and how that fails.
+`guard` connects, and judges each address at that moment (the rules are in `webhook_target.py`); `names` and
+`nameservers` look names up; `tunnel` goes through the operator's proxy; `exchange` sends one request on a `connection`
+and takes its answer, which `answer` reads; `kept` holds connections for a moment; `fetch` brings a file; `terms` says
+by which way, within which bounds, and how that fails.
 """

@@ -1,79 +1,82 @@
-"""The guard at the socket, and sessions that have no other way out.
+"""The guard where connections are made: the one way from here to where a caller said.
 
-Promises: a session connects only where `judge_address` allows, judged on the very address the socket is made for; it
-uses no proxy of the environment, keeps no cookie and shares no connection with any other session.
+Promises: connects only to an address that `judge_address` allows, judged as the very text that is connected to, each
+time anew: what a name led to before does not matter. Uses no proxy of the environment. One connection is for one
+request and for nobody else. A target that leads inside looks the same whether anything listens there or not: it is
+never spoken to.
 """
 
 from __future__ import annotations
 
-import errno
-import socket
+import asyncio
 import ssl
-from contextvars import ContextVar
+from collections.abc import Callable
+from typing import TypeVar
 
-import aiohttp
-from aiohttp.abc import AbstractResolver
+from contracts.outbound.names import Resolver, SystemResolver, resolver_of
+from contracts.outbound.terms import Blocked, Proxy, Route
+from contracts.outbound.tunnel import open_tunnel
+from contracts.webhook_target import AllowPrivate, Place, judge_address
 
-from contracts.webhook_target import AllowPrivate, judge_address
+ADDRESSES_MAX = 6  # of one name; who lists more has only that many tried
+NEXT_AFTER_S = 2.0  # an address that does not answer for so long is left for the next one
+_CLOSE_S = 1.0
 
-_REFUSALS: ContextVar[list[str]] = ContextVar("refusals")  # of the request of this task
-
-
-class AddressGuard:
-    """Makes the sockets of a session; the only place that sees the address about to be connected.
-
-    A resolver is never asked for literals, and what it answers may change between a check and the connect. Where
-    requests share a session, each calls `watch` in a task of its own, and learns of its own refusals only.
-    """
-
-    def __init__(self, allow_private: AllowPrivate) -> None:
-        self._allow_private: AllowPrivate = allow_private
-        self.watch()
-
-    def watch(self) -> None:
-        """Begin a request: nothing was refused yet."""
-        _REFUSALS.set([])
-
-    @property
-    def refused(self) -> bool:
-        """Whether an address of this request was refused."""
-        return bool(_REFUSALS.get([]))
-
-    def __call__(self, addr_info: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, address = addr_info
-        if judge_address(str(address[0]), self._allow_private) is not None:
-            _REFUSALS.get([]).append(str(address[0]))
-            raise PermissionError(errno.EACCES, "address not allowed")
-        return socket.socket(family, kind, protocol)
+P = TypeVar("P", bound=asyncio.Protocol)
 
 
-def guarded_session(
-    guard: AddressGuard,
-    resolver: AbstractResolver,
-    tls: ssl.SSLContext | None,
-    read_buffer_bytes: int,
-    kept_s: float | None = None,
-) -> aiohttp.ClientSession:
-    """Make a session for one request, or for all that go to one receiver: `kept_s` is how long a connection may idle.
+class Outbound:
+    """Connects for any number of requests at once; holds settings only, and nothing of any request."""
 
-    What is not shared cannot leak between tenants or go stale.
+    def __init__(
+        self, resolver: Resolver | None = None, proxy: Proxy | None = None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._resolver, self._proxy = resolver or SystemResolver(), proxy
+        self._near = SystemResolver()  # the operator's own proxy is a name of this network
+        self._tls = tls or _trusting()
 
-    It has no time limit of its own: aiohttp's `total` rounds up to whole seconds and does not bound every path, and a
-    per-read limit never fires on a peer that drips. Put one clock around all of it.
-    """
-    connector = aiohttp.TCPConnector(
-        socket_factory=guard,
-        resolver=resolver,
-        use_dns_cache=False,
-        limit=0,
-        **({"force_close": True} if kept_s is None else {"keepalive_timeout": kept_s}),
-        ssl=tls or True,
-    )
-    return aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),
-        trust_env=False,
-        auto_decompress=False,
-        read_bufsize=read_buffer_bytes,
-    )
+    @classmethod
+    def by(cls, route: Route) -> Outbound:
+        """Return what connects as the operator has it."""
+        return cls(resolver_of(route.nameservers), route.proxy)
+
+    async def connect(self, place: Place, allow_private: AllowPrivate, protocol: Callable[[], P]) -> P:
+        """Connect. Raises Blocked, LookupFailed, ProxyFailed, OSError (ssl.SSLError among them)."""
+        found = [place.literal] if place.literal else await self._resolver.resolve(place.host)
+        allowed = [address for address in found if judge_address(address, allow_private) is None]
+        addresses = allowed[:ADDRESSES_MAX]
+        for number, address in enumerate(addresses, 1):
+            try:
+                async with asyncio.timeout(None if number == len(addresses) else NEXT_AFTER_S):
+                    return await self._connect(address, place, protocol)
+            except ssl.SSLError:
+                raise
+            except OSError:
+                # A name that also leads inside is not a way to learn what is there.
+                if number == len(addresses) and len(allowed) == len(found):
+                    raise
+        raise Blocked
+
+    async def _connect(self, address: str, place: Place, protocol: Callable[[], P]) -> P:
+        connect = asyncio.get_running_loop().create_connection
+        tls, name = (self._tls, place.host) if place.is_tls else (None, None)
+        ending_s = _CLOSE_S if place.is_tls else None
+        if self._proxy is None:
+            _, made = await connect(
+                protocol, address, place.port, ssl=tls, server_hostname=name, ssl_shutdown_timeout=ending_s
+            )
+            return made
+        handle = await open_tunnel(self._proxy, self._near, address, place.port)
+        try:
+            _, made = await connect(protocol, sock=handle, ssl=tls, server_hostname=name, ssl_shutdown_timeout=ending_s)
+            return made
+        except BaseException:
+            handle.close()
+            raise
+
+
+def _trusting() -> ssl.SSLContext:
+    """One for all: it holds what is trusted and nothing of a connection, and is dear to make."""
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context

@@ -1,64 +1,56 @@
-"""Sessions that are kept for a while, one for each receiver: who is told often is not connected to each time.
+"""Connections that are kept for a moment: a receiver that is told often is not connected to each time.
 
-Promises: a session serves one receiver only, so no connection is shared between two; one that is in use is never
-closed; what is not used any more goes after `idle_s`, at the next use of any.
-Does not promise that a kept connection still stands: whoever sends on it learns that by an error, as of a new one.
+Promises: a connection serves one receiver only, and one place; what is not used again within `idle_s` is closed; what
+was closed or spoken on meanwhile is not used again.
+Does not promise that a kept connection still stands when it is used: whoever sends learns that by an error, as on any.
 """
 
+from __future__ import annotations
+
 import asyncio
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
-import aiohttp
+from contracts.outbound.connection import Connection
+from contracts.webhook_target import Place
 
-
-@dataclass(slots=True)
-class _Kept:
-    session: aiohttp.ClientSession
-    users: int = 0
-    idle_since_s: float = 0.0
+Key = tuple[str, bool, str, int]
 
 
-class KeptSessions:
-    """The sessions of one process. `make` opens one."""
+class KeptConnections:
+    """The idle connections of one process."""
 
-    def __init__(self, make: Callable[[], aiohttp.ClientSession], idle_s: float) -> None:
-        self._make = make
+    def __init__(self, idle_s: float) -> None:
         self._idle_s = idle_s
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()  # the one that was used the longest ago first
+        self._idle: dict[Key, list[Connection]] = {}
 
-    @asynccontextmanager
-    async def of(self, receiver: str) -> AsyncIterator[aiohttp.ClientSession]:
-        """Lend the session of a receiver."""
-        await self._let_go()
-        kept = self._kept.get(receiver)
-        if kept is None:
-            kept = self._kept[receiver] = _Kept(self._make())
-        kept.users += 1
-        try:
-            yield kept.session
-        finally:
-            kept.users -= 1
-            kept.idle_since_s = asyncio.get_running_loop().time()
-            self._kept.move_to_end(receiver)
+    def take(self, receiver: str, place: Place) -> Connection | None:
+        """Return an idle connection of the receiver to that place, if there is one that may be used."""
+        idle = self._idle.get(_key(receiver, place))
+        while idle:
+            if (connection := idle.pop()).may_be_kept:
+                return connection
+        return None
 
-    async def aclose(self) -> None:
-        """Close all of them."""
-        while self._kept:
-            _, kept = self._kept.popitem()
-            await kept.session.close()
+    def keep(self, receiver: str, place: Place, connection: Connection) -> None:
+        """Keep a connection for the next request."""
+        key = _key(receiver, place)
+        self._idle.setdefault(key, []).append(connection)
+        asyncio.get_running_loop().call_later(self._idle_s, self._let_go, key, connection, connection.requests)
 
-    async def _let_go(self) -> None:
-        """Close what is idle for too long, from the front; there may be something in use before it."""
-        over_s = asyncio.get_running_loop().time() - self._idle_s
-        for _ in range(2):  # more than come, so that they do not pile up
-            receiver, kept = next(iter(self._kept.items()), ("", None))
-            if kept is None:
-                return
-            if kept.users:
-                self._kept.move_to_end(receiver)
-            elif kept.idle_since_s <= over_s:
-                del self._kept[receiver]
-                await kept.session.close()
+    def close(self) -> None:
+        """Close all that are idle."""
+        for idle in self._idle.values():
+            for connection in idle:
+                connection.close()
+        self._idle.clear()
+
+    def _let_go(self, key: Key, connection: Connection, requests: int) -> None:
+        idle = self._idle.get(key, [])
+        if connection in idle and connection.requests == requests:  # not used since
+            idle.remove(connection)
+            connection.close()
+        if not idle:
+            self._idle.pop(key, None)
+
+
+def _key(receiver: str, place: Place) -> Key:
+    return receiver, place.is_tls, place.host, place.port

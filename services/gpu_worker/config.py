@@ -86,6 +86,7 @@ def worker_config(settings: Settings, host: Host) -> WorkerConfig:
             picture_pixels=settings.inputs.picture_pixels,
             timeout_s=settings.inputs.timeout_s,
             allow_private=settings.inputs.allow_private,
+            route=settings.webhook.route,
         ),
         bounds=Bounds(
             cancel_grace_s=worker.cancel_grace_s,

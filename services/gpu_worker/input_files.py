@@ -19,7 +19,7 @@ import structlog
 
 from contracts.artifacts import Shelf, StoreAway, ending_of
 from contracts.file_inputs import ARTIFACTS, FileInput, is_wanted
-from contracts.outbound.terms import Bounds, Refused, Unreachable
+from contracts.outbound.terms import Bounds, Refused, Route, Unreachable
 from contracts.picture_header import HEADER_BYTES, Picture, read_picture
 from contracts.retry import Backoff
 from contracts.threads import Threads
@@ -53,6 +53,7 @@ class InputLimits:
     picture_pixels: int
     timeout_s: float
     allow_private: AllowPrivate = "none"
+    route: Route = Route()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +101,11 @@ class InputFiles:
         return fields
 
     async def _import_fetcher(self) -> "Fetcher":
-        """Not at the start: an HTTP client is a quarter of what that takes, and many workers never fetch."""
-        module = await asyncio.to_thread(import_module, "contracts.outbound.fetch")
-        return self._fetcher or module.Fetcher(USER_AGENT)  # another job may have been here meanwhile
+        """Not at the start: TLS and its certificates take a while to load, and many workers never fetch."""
+        fetch = await asyncio.to_thread(import_module, "contracts.outbound.fetch")
+        guard = await asyncio.to_thread(import_module, "contracts.outbound.guard")
+        outbound = await asyncio.to_thread(guard.Outbound.by, self._limits.route)
+        return self._fetcher or fetch.Fetcher(USER_AGENT, outbound)  # another job may have been here meanwhile
 
     async def _fetched(self, name: str, each: FileInput, value: Any, folder: Path, room: "_Room") -> dict[str, Any]:
         """Fetch the URLs of one input; returns the input with paths, or nothing if it was not given."""

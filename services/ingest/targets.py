@@ -15,9 +15,10 @@ _NOT_LISTED = "must lead to one of the hosts that the operator has listed for th
 
 def check_target(context: Context, tenant_id: str, url: str, pointer: str) -> None:
     """Judge the URL of a webhook. Raises Problem `webhook_url_not_allowed`; nothing of the URL is repeated."""
-    fault = _judged(url, context.settings.webhook.allow_private)
+    webhook = context.settings.webhook
+    fault = _judged(url, webhook.allow_private, webhook.ports)
     if fault is not None:
-        raise _not_allowed(pointer, fault, explain(fault))
+        raise _not_allowed(pointer, fault, explain(fault, webhook.ports))
     tenant = context.store.directory.configuration.tenants.get(tenant_id)
     hosts = None if tenant is None else tenant.webhook_hosts
     if hosts is not None and not is_listed(url, hosts):
@@ -25,9 +26,9 @@ def check_target(context: Context, tenant_id: str, url: str, pointer: str) -> No
 
 
 @lru_cache(maxsize=1_024)
-def _judged(url: str, allow_private: AllowPrivate) -> TargetFault | None:
+def _judged(url: str, allow_private: AllowPrivate, ports: frozenset[int]) -> TargetFault | None:
     # Most jobs of an application name the same URL.
-    return judge_url(url, allow_private)
+    return judge_url(url, allow_private, ports)
 
 
 def _not_allowed(pointer: str, code: str, sentence: str) -> Problem:

@@ -12,6 +12,7 @@ import uvloop
 
 from contracts.deliveries import circuit_of
 from contracts.errors import ConfigError
+from contracts.outbound.guard import Outbound
 from contracts.retry import Schedule
 from contracts.secrecy import hide_this_process
 from contracts.settings import Settings, load_settings
@@ -48,8 +49,6 @@ def check(settings: Settings) -> None:
     faults = []
     if not settings.redis.url:
         faults.append("HEADRACE_REDIS__URL: is not set; name the store, or run `headrace up`, which starts one")
-    if settings.webhook.nameservers:
-        faults.append("HEADRACE_WEBHOOK__NAMESERVERS: is not supported yet; leave it unset to use the system's")
     if faults:
         raise ConfigError(faults)
 
@@ -65,6 +64,9 @@ async def serve(settings: Settings, log: Logger) -> bool:
         timeout_s=webhook.timeout_s,
         allow_private=webhook.allow_private,
         user_agent=f"headrace/{version()}",
+        outbound=Outbound.by(webhook.route),
+        ports=webhook.ports,
+        answer_bytes=webhook.answer_bytes,
     )
     store = Store(settings.redis.url)
     places = Places(webhook.concurrency, webhook.endpoint_concurrency)

@@ -22,6 +22,7 @@ from contracts.errors import StoreUnavailable
 from contracts.store import Store
 from contracts.store.log import pause
 from contracts.telemetry import Logger
+from contracts.webhook_keys import KEY_ROOT
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
 from services.notifier.sending.courier import Courier
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 POOLS_EVERY_S = 1.0
 STOP_S = 10.0
 BLOCK_MS = 1_000  # the longest wait for an event, and so for a stop
-URLS = "urls"  # secret shared with ingest, which checks the links; whoever comes first makes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Notifier:
 
     async def _planner(self, pool: str) -> Planner:
         meta = await self._store.open_pool(pool)
-        secret = await self._store.directory.keep_secret(URLS, secrets.token_hex(32))
+        secret = await self._store.directory.keep_secret(KEY_ROOT, secrets.token_hex(32))
         links = Links(self._identity.public_url, secret.encode())
         return Planner(self._store, meta, links=links, planned=self._courier.wake, log=self._log)
 

@@ -13,10 +13,11 @@ import sys
 import time
 
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 from standardwebhooks import Webhook
 
+from contracts.outbound.guard import Outbound
 from contracts.outbound.names import SystemResolver
+from contracts.outbound.terms import LookupFailed
 from services.notifier.attempt.delivery import Sender
 from services.notifier.attempt.post import Post
 from services.notifier.attempt.verdict import Answered, TransportError, Unanswered
@@ -40,31 +41,21 @@ SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 TIMEOUT_S = 0.5
 
 
-class Names(AbstractResolver):
+class Names:
     """A resolver that gives the next list of addresses at each look-up, the last one for ever."""
 
     def __init__(self, *answers: list[str]) -> None:
         self._answers = list(answers)
         self.asked = 0
 
-    async def resolve(self, host, port=0, family=socket.AF_UNSPEC):
+    async def resolve(self, host):
         self.asked += 1
-        addresses = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        return [
-            ResolveResult(hostname=host, host=address, port=port, family=family_of(address), proto=0, flags=0)
-            for address in addresses
-        ]
-
-    async def close(self):
-        pass
+        return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-def family_of(address: str) -> int:
-    return socket.AF_INET6 if ":" in address else socket.AF_INET
-
-
-def sender(**changes) -> Sender:
+def sender(*, resolver=None, tls=None, **changes) -> Sender:
     settings = {"timeout_s": 20, "allow_private": "loopback", "user_agent": "headrace/test"}
+    settings["outbound"] = Outbound(resolver, tls=tls)
     return Sender(**(settings | changes))
 
 
@@ -138,8 +129,8 @@ async def test_a_name_that_does_not_resolve_is_a_dns_failure():
     """Field case 89: dns has its own code."""
 
     class Nobody(Names):
-        async def resolve(self, host, port=0, family=socket.AF_UNSPEC):
-            raise socket.gaierror(socket.EAI_NONAME, "no such name")
+        async def resolve(self, host):
+            raise LookupFailed
 
     report = await sender(resolver=Nobody([])).attempt(post("https://gone.example/"))
     assert report.outcome == Unanswered(TransportError.DNS)
@@ -147,9 +138,9 @@ async def test_a_name_that_does_not_resolve_is_a_dns_failure():
 
 async def test_the_system_resolver_knows_this_machine_and_reports_what_it_does_not_know():
     resolver = SystemResolver()
-    assert {found["host"] for found in await resolver.resolve("localhost", 80)} <= {"127.0.0.1", "::1"}
-    with pytest.raises(OSError):
-        await resolver.resolve("no-such-host.invalid", 80)
+    assert {*await resolver.resolve("localhost")} <= {"127.0.0.1", "::1"}
+    with pytest.raises(LookupFailed):
+        await resolver.resolve("no-such-host.invalid")
 
 
 @pytest.mark.parametrize(

@@ -220,8 +220,8 @@ async def test_a_notifier_that_starts_before_its_store_serves_when_that_comes(ow
     [
         ({"HEADRACE_REDIS__URL": ""}, ["HEADRACE_REDIS__URL"]),
         (
-            {"HEADRACE_REDIS__URL": "", "HEADRACE_WEBHOOK__NAMESERVERS": "1.1.1.1"},
-            ["HEADRACE_REDIS__URL", "HEADRACE_WEBHOOK__NAMESERVERS"],
+            {"HEADRACE_WEBHOOK__NAMESERVERS": "dns.example", "HEADRACE_WEBHOOK__PROXY": "https://proxy.example"},
+            ["HEADRACE_WEBHOOK__NAMESERVERS", "HEADRACE_WEBHOOK__PROXY"],
         ),
         ({"HEADRACE_WEBHOOK__SCHEDULE": "0,-1", "HEADRACE_NOPE": "1"}, ["HEADRACE_WEBHOOK__SCHEDULE", "HEADRACE_NOPE"]),
         ({"HEADRACE_REDIS__URL": "redis+sentinel://a"}, ["HEADRACE_REDIS__URL"]),

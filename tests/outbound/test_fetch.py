@@ -1,13 +1,13 @@
 """Field case 8: fetching an input file reaches nothing inside and ends within size and time, whatever a server does."""
 
 import asyncio
-import socket
 from pathlib import Path
 
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from contracts.outbound.fetch import Fetcher
+from contracts.outbound.guard import Outbound
+from contracts.outbound.names import Resolver
 from contracts.outbound.terms import Bounds, Refused, Unreachable
 from contracts.webhook_target import AllowPrivate
 from tests.notifier.receiver import (
@@ -25,20 +25,12 @@ LOOPBACK = Bounds(size_bytes=1_000, seconds=20, allow_private="loopback")
 QUICK = Bounds(size_bytes=100_000, seconds=0.5, allow_private="loopback")
 
 
-class Names(AbstractResolver):
+class Names:
     def __init__(self, *addresses: str) -> None:
         self.addresses = addresses
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        flags = socket.AI_NUMERICHOST
-        return [
-            ResolveResult(hostname=host, host=each, port=port, family=socket.AF_INET, proto=0, flags=flags)
-            for each in self.addresses
-        ]
-
-    async def close(self) -> None: ...
+    async def resolve(self, host: str) -> tuple[str, ...]:
+        return self.addresses
 
 
 def sending(head: bytes, body: bytes = b"", again: bytes = b"", pause_s: float = 0.0) -> Behaviour:
@@ -52,8 +44,8 @@ def sending(head: bytes, body: bytes = b"", again: bytes = b"", pause_s: float =
     return behave
 
 
-async def fetch(url: str, target: Path, bounds: Bounds = LOOPBACK, resolver: AbstractResolver | None = None) -> int:
-    return await Fetcher("headrace-test", resolver).fetch(url, target, bounds)
+async def fetch(url: str, target: Path, bounds: Bounds = LOOPBACK, resolver: Resolver | None = None) -> int:
+    return await Fetcher("headrace-test", Outbound(resolver)).fetch(url, target, bounds)
 
 
 async def test_a_file_is_fetched_as_it_is(tmp_path: Path) -> None:

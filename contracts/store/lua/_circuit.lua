@@ -3,7 +3,6 @@ local STATS_KEPT_H = 48
 
 local function count_attempt(at, s, now)
   local key, hour = at .. 'stats:' .. s.e, math.floor(now / 3600000)
-  redis.call('HINCRBY', at .. 'outcomes', s.what, 1)
   if redis.call('HINCRBY', key, as_ms(hour) .. ' ' .. s.bucket, 1) > 1 then return end
   for _, field in ipairs(redis.call('HKEYS', key)) do
     if tonumber(string.match(field, '^%d+')) <= hour - STATS_KEPT_H then redis.call('HDEL', key, field) end

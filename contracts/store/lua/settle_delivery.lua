@@ -1,7 +1,8 @@
 -- settle_delivery: one attempt of a delivery is recorded, with what follows from it for the delivery and its endpoint
 -- KEYS  1 log stream   2 prefix of deliveries
 -- ARGV  1 now_ms or 0   2 write (prelude): webhook.attempted and so on   3 JSON {e endpoint, try its number, due next ms or
---       nothing, keep s, dead, and of an attempt that was made: ok 1 or 0, what, bucket, gate ms, trip, base, cap, spread}
+--       nothing, keep s, dead, and of an attempt that was made: what, and unless it failed by us: ok 1 or 0, bucket,
+--       gate ms, trip, base, cap, spread}
 --       4.. hash fields and values
 -- Reply APPLIED position row-of-failures since warned '1'-when-more-waits | CONFLICT tries | GONE
 -- Events as given
@@ -31,6 +32,7 @@ local function settle_delivery(keys, args)
   local p = append(keys, keys[1], id_for(args[1]), w)
   redis.call('HSET', key, 'try', s.try, unpack(args, 4))
   after_attempt(at, s, w.j, h, now)
+  if s.what then redis.call('HINCRBY', at .. 'outcomes', s.what, 1) end
   if s.ok then
     count_attempt(at, s, now)
     judge_endpoint(at, s, now)

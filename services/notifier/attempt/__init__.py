@@ -1,4 +1,5 @@
 """One HTTP attempt to deliver a webhook, from the signature to what follows from the answer.
 
-`post`, `signature` and `verdict` are pure, `delivery` sends through `contracts.outbound`. Nothing knows the store.
+`post`, `signature`, `verdict`, `heard` are pure, `delivery` sends through `contracts.outbound`. Nothing
+knows the store.
 """

@@ -1,11 +1,11 @@
 """One HTTP attempt to deliver a webhook.
 
 Promises: ends within its time limit whatever the receiver does; connects only where `judge_address` allows,
-judged on the very address the socket is made for; follows no redirect, uses no proxy of the environment,
-keeps no cookie and shares no connection with attempts to another receiver; sends each attempt exactly once.
-The status line decides: a receiver that answered 2xx has the event, even if its answer never ends.
-Does not promise: a second try (that is `verdict`), nor anything of the answer but status and Retry-After:
-at most `ANSWER_BYTES_MAX` of it are read, so that the receiver can finish, and thrown away.
+judged on the very address that is connected to, and only to hosts that the operator has listed for the tenant; follows
+no redirect, uses no proxy of the environment, keeps no cookie and shares no connection with attempts to another
+receiver; sends each attempt exactly once. The status line decides: a receiver that answered 2xx has the event, even if
+its answer never ends. Of the answer no more than `answer_bytes` are kept, and nothing that is secret.
+Does not promise: a second try (that is `verdict`).
 """
 
 from __future__ import annotations
@@ -13,25 +13,24 @@ from __future__ import annotations
 import asyncio
 import errno
 import re
-import socket
 import ssl
-from contextlib import AbstractAsyncContextManager
 from functools import lru_cache, partial
 
-import aiohttp
-from aiohttp.abc import AbstractResolver
-from yarl import URL
-
-from contracts.outbound.guard import AddressGuard, guarded_session
-from contracts.outbound.kept import KeptSessions
-from contracts.outbound.names import SystemResolver
-from contracts.webhook_target import AllowPrivate, judge_url
-from services.notifier.attempt.post import Post, Report
+from contracts.outbound.exchange import encode_request, exchange
+from contracts.outbound.guard import Outbound
+from contracts.outbound.kept import KeptConnections
+from contracts.outbound.terms import Blocked, LookupFailed, Malformed, ProxyFailed
+from contracts.webhook_headers import name_fault, value_fault
+from contracts.webhook_hosts import is_listed
+from contracts.webhook_target import PUBLIC_PORTS, AllowPrivate, judge_url, place_of
+from services.notifier.attempt.heard import longest_secret, take_down
+from services.notifier.attempt.post import Heard, Post, Report
 from services.notifier.attempt.signature import sign
 from services.notifier.attempt.verdict import Answered, Outcome, TransportError, Unanswered
 
-ANSWER_BYTES_MAX = 4096
+READ_BYTES = 4096  # of an answer at least, if it comes, so that the receiver can finish
 KEPT_S = 1.0  # less than any server waits before it hangs up, so that we do not send into its hanging up
+ANSWER_BYTES = 1024
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _ERRNOS: dict[int | None, TransportError] = {
     errno.ECONNREFUSED: TransportError.REFUSED,
@@ -43,7 +42,7 @@ _ERRNOS: dict[int | None, TransportError] = {
 
 
 class Sender:
-    """Sends attempts; one per process, any number at once, each in a task of its own. Close with `aclose`."""
+    """Sends attempts; one per process, any number at once. Close with `aclose`."""
 
     def __init__(
         self,
@@ -51,21 +50,22 @@ class Sender:
         timeout_s: float,
         allow_private: AllowPrivate,
         user_agent: str,
-        resolver: AbstractResolver | None = None,
-        tls: ssl.SSLContext | None = None,
+        outbound: Outbound | None = None,
+        ports: frozenset[int] = PUBLIC_PORTS,
+        answer_bytes: int = ANSWER_BYTES,
     ) -> None:
         self._timeout_s = timeout_s
-        self._guard = AddressGuard(allow_private)
-        self._judge = lru_cache(maxsize=4_096)(partial(judge_url, allow_private=allow_private))
-        self._kept = KeptSessions(partial(self._open, KEPT_S), KEPT_S)
+        self._judge = lru_cache(maxsize=4_096)(partial(judge_url, allow_private=allow_private, ports=ports))
+        self._place = lru_cache(maxsize=4_096)(place_of)
+        self._kept = KeptConnections(KEPT_S)
         self._allow_private: AllowPrivate = allow_private
         self._user_agent = user_agent
-        self._resolver = resolver or SystemResolver()
-        self._tls = tls
+        self._outbound = outbound or Outbound()
+        self._answer_bytes = answer_bytes
 
     async def aclose(self) -> None:
         """Close what is kept."""
-        await self._kept.aclose()
+        self._kept.close()
 
     async def attempt(self, post: Post) -> Report:
         """Send once; every failure of the receiver or the network is a value.
@@ -75,47 +75,48 @@ class Sender:
         """
         started_s = asyncio.get_running_loop().time()
         headers = self._headers(post)
-        outcome = await self._send(post, headers)
-        return Report(outcome, round((asyncio.get_running_loop().time() - started_s) * 1000))
+        outcome, heard = await self._send(post, headers)
+        return Report(outcome, round((asyncio.get_running_loop().time() - started_s) * 1000), heard)
 
-    async def _send(self, post: Post, headers: dict[str, str]) -> Outcome:
+    async def _send(self, post: Post, headers: dict[str, str]) -> tuple[Outcome, Heard | None]:
         if self._judge(post.url) is not None:
-            return Unanswered(TransportError.BLOCKED_ADDRESS)
-        guard = self._guard
-        guard.watch()
-        answer: Answered | None = None
+            return Unanswered(TransportError.BLOCKED_ADDRESS), None
+        if post.hosts is not None and not is_listed(post.url, post.hosts):
+            return Unanswered(TransportError.HOST_NOT_LISTED), None
+        place, kept = self._place(post.url), self._kept if post.receiver else None
+        request = encode_request("POST", place, headers, post.body, keep=kept is not None)
+        answered: Answered | None = None
+        heard: Heard | None = None
+        body = bytearray()
         try:
             # One clock for everything from look-up to close.
             async with (
                 asyncio.timeout(self._timeout_s),
-                self._session(post.receiver) as session,
-                session.post(
-                    URL(post.url, encoded=True), data=post.body, headers=headers, allow_redirects=False
-                ) as response,
+                exchange(self._outbound, place, self._allow_private, request, kept, post.receiver) as answer,
             ):
-                answer = Answered(response.status, response.headers.get("Retry-After"))
-                await _discard(response.content)
-                if response.headers.get("Connection", "").lower() != "keep-alive":
-                    response.close()  # it may be about to hang up, and the next attempt would run into that
-        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            return answer or Unanswered(classify(error, guard))
-        return answer
-
-    def _session(self, receiver: str) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
-        return self._kept.of(receiver) if receiver else self._open(None)
-
-    def _open(self, kept_s: float | None) -> aiohttp.ClientSession:
-        return guarded_session(self._guard, self._resolver, self._tls, ANSWER_BYTES_MAX, kept_s)
+                head = await answer.head()
+                answered = Answered(head.status, head.headers.get("retry-after"))
+                most = max(READ_BYTES, self._answer_bytes + longest_secret(post))
+                while len(body) < most and (piece := await answer.read(most - len(body))):
+                    body += piece
+        except (TimeoutError, Blocked, LookupFailed, ProxyFailed, Malformed, OSError) as error:
+            if answered is None:
+                return Unanswered(classify(error)), None
+        if self._answer_bytes:
+            heard = take_down(head, bytes(body), post, self._answer_bytes)
+        assert answered is not None
+        return answered, heard
 
     def _headers(self, post: Post) -> dict[str, str]:
-        headers = {
-            **post.headers,
+        # They were judged when they were set; nothing that is kept may change a request without being judged again.
+        own = {name: value for name, value in post.headers.items() if not (name_fault(name) or value_fault(value))}
+        headers = own | {
             "Content-Type": post.content_type,
             "User-Agent": self._user_agent,
             "Accept-Encoding": "identity",
             "webhook-id": post.message_id,
             "webhook-timestamp": str(post.timestamp_s),
-            "webhook-signature": sign(post.secrets, post.message_id, post.timestamp_s, post.body),
+            "webhook-signature": sign(post.secrets, post.message_id, post.timestamp_s, post.body, post.key),
             "webhook-attempt": str(post.attempt),
         }
         # It came from a caller's header once; anything but the exact W3C form stays out of ours.
@@ -124,27 +125,20 @@ class Sender:
         return headers
 
 
-def classify(error: Exception, guard: AddressGuard) -> TransportError:
-    """Name the failure of an attempt; a refused address always wins, so that it looks the same each time."""
-    if guard.refused:
-        return TransportError.BLOCKED_ADDRESS
+def classify(error: Exception) -> TransportError:
+    """Name the failure of an attempt."""
     match error:
-        case aiohttp.ClientConnectorDNSError() | socket.gaierror() | UnicodeError():
+        case Blocked():
+            return TransportError.BLOCKED_ADDRESS
+        case LookupFailed():
             return TransportError.DNS
-        case aiohttp.ClientSSLError() | aiohttp.ServerFingerprintMismatch() | ssl.SSLError():
+        case ProxyFailed():
+            return TransportError.PROXY
+        case ssl.SSLError():
             return TransportError.TLS
         case TimeoutError():
             return TransportError.TIMEOUT
-        case aiohttp.ServerDisconnectedError():
-            return TransportError.RESET
         case OSError():
             return _ERRNOS.get(error.errno, TransportError.UNREACHABLE)
         case _:
             return TransportError.PROTOCOL
-
-
-async def _discard(answer: aiohttp.StreamReader) -> None:
-    """Read the answer up to its limit, and no further."""
-    left_bytes = ANSWER_BYTES_MAX
-    while left_bytes > 0 and not answer.at_eof():
-        left_bytes -= len(await answer.read(left_bytes))

@@ -1,4 +1,4 @@
-"""Standard Webhooks signatures: `v1,` + base64(HMAC-SHA256(secret, `id.timestamp.body`)).
+"""Standard Webhooks signatures: `v1,` + base64(HMAC-SHA256(secret, `id.timestamp.body`)), and `v1a,` with Ed25519.
 
 Promises: signs the exact bytes that are sent; every secret in use signs, so receivers that hold either the
 old or the new one verify through a rotation. Secrets never appear in an error text.
@@ -12,6 +12,8 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Sequence
+
+from contracts.webhook_keys import WebhookKey
 
 _PREFIX = "whsec_"
 _SECRET_BYTES = range(16, 129)
@@ -33,8 +35,10 @@ def parse_secret(secret: str) -> bytes:
     return key
 
 
-def sign(secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes) -> str:
-    """Return the value of `webhook-signature`: one `v1,` signature per secret, separated by spaces, in order.
+def sign(
+    secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes, key: WebhookKey | None = None
+) -> str:  # fmt: skip
+    """Return the value of `webhook-signature`: one `v1,` signature per secret, in order, then that of the key if any.
 
     Raises:
         ValueError: no secret, an unusable one, or a dot in the id (the parts could then be shifted).
@@ -44,7 +48,8 @@ def sign(secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes)
     if "." in message_id:
         raise ValueError("a webhook id must not contain a dot")
     content = f"{message_id}.{timestamp_s}.".encode() + body
-    return " ".join(_sign_v1(parse_secret(secret), content) for secret in secrets)
+    signatures = [_sign_v1(parse_secret(secret), content) for secret in secrets]
+    return " ".join(signatures if key is None else [*signatures, key.sign(content)])
 
 
 def verify(secrets: Sequence[str], message_id: str, timestamp_s: int, body: bytes, signature: str) -> bool:

@@ -38,7 +38,12 @@ class TransportError(StrEnum):
     UNREACHABLE = "unreachable"
     PROTOCOL = "protocol"
     BLOCKED_ADDRESS = "blocked_address"
+    HOST_NOT_LISTED = "host_not_listed"  # nothing was sent: the operator allows the tenant other hosts only
+    PROXY = "proxy"  # nothing was sent: the operator's own proxy did not work
     UNSIGNED = "unsigned"  # nothing was sent: the tenant has no secret that can sign
+
+
+OURS = frozenset({TransportError.PROXY, TransportError.UNSIGNED})  # failures that say nothing of the receiver
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from contracts.deliveries import Ask
 from contracts.endpoints import Endpoint, Private, endpoint_secret, tenant_secret
 from contracts.store import Store
 from contracts.store.deliveries import ENDPOINT_DELETED, HELD
+from contracts.webhook_keys import KEY_ROOT, WebhookKey
 from services.notifier.sending.record import StoredDelivery, Target
 
 ANONYMOUS = "anon"  # how the names of endpoints begin that no configuration knows: a job's own `webhookUrl`
@@ -21,6 +22,7 @@ class Receivers:
     def __init__(self, store: Store, most: int) -> None:
         self._directory = store.directory
         self._most = most
+        self._key: WebhookKey | None = None
         self._kept: dict[str, tuple[str, Private | None]] = {}  # name -> (version, what is kept under it)
 
     def endpoint(self, name: str) -> Endpoint | None:
@@ -49,13 +51,21 @@ class Receivers:
     async def target(self, delivery: StoredDelivery, now_ms: int) -> Target:
         """Return where a delivery goes. Raises StoreUnavailable; Corrupt when what is kept of it cannot be read."""
         configuration, endpoint = self._directory.configuration, self.endpoint(delivery.endpoint)
+        tenant = configuration.tenants.get(delivery.tenant_id)
+        hosts = None if tenant is None else tenant.webhook_hosts
         if endpoint is not None:
             kept = await self._private(endpoint_secret(endpoint.id), endpoint.version)
-            return Target(kept.url, kept.signing(now_ms), kept.headers)
-        tenant = configuration.tenants.get(delivery.tenant_id)
+            key = await self._own_key() if endpoint.ed25519 else None
+            return Target(kept.url, kept.signing(now_ms), kept.headers, hosts, key)
         version = "" if tenant is None else tenant.webhook_version
         kept = await self._private(tenant_secret(delivery.tenant_id), version)
-        return Target(delivery.url, kept.signing(now_ms))
+        return Target(delivery.url, kept.signing(now_ms), hosts=hosts)
+
+    async def _own_key(self) -> WebhookKey | None:
+        """Return the installation's key; None before there is one, then only the secrets sign."""
+        if self._key is None and (root := await self._directory.secret(KEY_ROOT)) is not None:
+            self._key = WebhookKey(root.encode())
+        return self._key
 
     async def _private(self, name: str, version: str) -> Private:
         known = self._kept.get(name)

@@ -1,7 +1,7 @@
 """A stored delivery: what it says before an attempt, and what is written down after it. Pure.
 
-Promises: fields that cannot be read raise `Corrupt`; the events and fields of an outcome name ids, codes and
-numbers only, never a URL, a body or a secret.
+Promises: fields that cannot be read raise `Corrupt`; the events of an outcome name ids, codes and numbers only, never a
+URL, a body or a secret. What the receiver answered is in the delivery's own fields, for its tenant.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,17 @@ import orjson
 from contracts import events as ev
 from contracts.deliveries import KEEP_DEAD_S, KEEP_SETTLED_S, Attempted, Claimed, Settlement
 from contracts.errors import Corrupt
+from contracts.webhook_keys import WebhookKey
 from services.notifier.attempt.post import Post, Report
 from services.notifier.attempt.verdict import (
+    OURS,
     Answered,
     Delivered,
     EndpointGone,
     Exhausted,
     Outcome,
     RetryAt,
+    Unanswered,
     Verdict,
     describe,
     slow_down_ms,
@@ -30,11 +33,13 @@ SPREAD_RATIO = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a delivery goes, what signs it, and the receiver's own headers."""
+    """Where a delivery goes, what signs it, the receiver's own headers, and the hosts that its tenant is held to."""
 
     url: str = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
     headers: Mapping[str, str] = field(repr=False, default_factory=dict)
+    hosts: tuple[str, ...] | None = None
+    key: WebhookKey | None = field(repr=False, default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +53,12 @@ class StoredDelivery:
     endpoint: str
     attempt: int
     base: int
-    url: str
+    url: str = field(repr=False)  # it may hold a token
     tenant_id: str
     job_id: str
     event_type: str
     message_id: str
-    body: bytes
+    body: bytes = field(repr=False)
     traceparent: str | None = None
     content_type: str = "application/json"
 
@@ -67,6 +72,8 @@ class StoredDelivery:
             secrets=target.secrets,
             headers=target.headers,
             receiver=self.endpoint,
+            hosts=target.hosts,
+            key=target.key,
             body=self.body,
             traceparent=self.traceparent,
             content_type=self.content_type,
@@ -116,6 +123,7 @@ def settlement(delivery: StoredDelivery, report: Report, verdict: Verdict, now_m
         took_ms=report.elapsed_ms,
         gate_ms=slow_down_ms(report.outcome, now_ms),
         spread=1 - SPREAD_RATIO + 2 * SPREAD_RATIO * chance,
+        is_ours=isinstance(report.outcome, Unanswered) and report.outcome.error in OURS,
     )
     return Settlement(
         id=delivery.id,
@@ -163,6 +171,8 @@ def _fields_after(attempt: int, report: Report, verdict: Verdict, now_ms: int) -
     seen: dict[str, object] = {"atMs": now_ms - report.elapsed_ms, "ms": report.elapsed_ms, "outcome": outcome}
     if isinstance(report.outcome, Answered):
         seen["status"] = report.outcome.status
+    if report.heard is not None:
+        seen |= {"headers": report.heard.headers, "body": report.heard.body}
     return _state_after(verdict) | {"outcome": outcome, f"a:{attempt}": orjson.dumps(seen).decode()}
 
 
