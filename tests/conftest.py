@@ -13,6 +13,7 @@ import redis
 from hypothesis import HealthCheck, settings
 
 from contracts.store import Store
+from tests.notifier.certificates import make_certificate
 from tests.servers import Server, server_binaries
 
 # Hundreds of processes start here: without bytecode each would compile us anew, and each test worker all tests.
@@ -91,3 +92,9 @@ async def store(store_url: str) -> AsyncIterator[Store]:
     await opened.open_pool("default")
     yield opened
     await opened.aclose()
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """A certificate for hook.example that nobody vouches for: (certificate file, key file)."""
+    return make_certificate(tmp_path_factory.mktemp("tls"))

@@ -77,6 +77,6 @@ async def _ask(handle: socket.socket, proxy: Proxy, target: str) -> int:
         raise ProxyFailed from None
     match = _STATUS.match(reply)
     # Nothing may follow its head: whoever is behind the tunnel has not been spoken to yet.
-    if match is None or not (reply.endswith(b"\r\n\r\n") or int(match[1]) >= 300):
+    if match is None or (match[1] < b"300" and reply.find(b"\r\n\r\n") != len(reply) - 4):
         raise ProxyFailed
     return int(match[1])

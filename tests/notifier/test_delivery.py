@@ -5,10 +5,8 @@ import base64
 import contextlib
 import os
 import re
-import shutil
 import socket
 import ssl
-import subprocess
 import sys
 import time
 
@@ -21,6 +19,7 @@ from contracts.outbound.terms import LookupFailed
 from services.notifier.attempt.delivery import Sender
 from services.notifier.attempt.post import Post
 from services.notifier.attempt.verdict import Answered, TransportError, Unanswered
+from tests.notifier.certificates import server_tls
 from tests.notifier.receiver import (
     Receiver,
     answer,
@@ -304,40 +303,6 @@ async def test_a_shutdown_in_mid_attempt_is_no_outcome():
         with pytest.raises(asyncio.CancelledError):
             await attempt
         await receiver.wait_for(lambda: receiver.open_connections == 0)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory) -> tuple[str, str]:
-    """A self-signed certificate for hook.example, made on the spot: (certificate file, key file)."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl program")
-    folder = tmp_path_factory.mktemp("tls")
-    config = folder / "openssl.cnf"
-    config.write_text(
-        "[req]\ndistinguished_name = dn\nx509_extensions = ext\nprompt = no\n[dn]\nCN = hook.example\n"
-        "[ext]\nsubjectAltName = DNS:hook.example\n"
-    )
-    files = str(folder / "cert.pem"), str(folder / "key.pem")
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-days",
-        "2",
-        "-config",
-        str(config),
-    ]
-    subprocess.run([*command, "-out", files[0], "-keyout", files[1]], check=True, capture_output=True)
-    return files
-
-
-def server_tls(certificate: tuple[str, str]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*certificate)
-    return context
 
 
 async def test_a_certificate_nobody_vouches_for_is_a_tls_failure(certificate):
