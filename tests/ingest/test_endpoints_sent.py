@@ -1,10 +1,12 @@
 """Endpoints set through the API, as their receivers see them: ingest, a notifier and a receiver together."""
 
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import orjson
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from contracts import events as ev
@@ -32,12 +34,21 @@ def verifies(secret: str, headers: dict[str, str], body: bytes) -> bool:
     return True
 
 
+def is_signed_by(whpk: str, headers: dict[str, str], body: bytes) -> bool:
+    """Whether the one `v1a` signature is by the installation's published key."""
+    [signature] = [each[4:] for each in headers["webhook-signature"].split() if each.startswith("v1a,")]
+    content = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    public = Ed25519PublicKey.from_public_bytes(base64.b64decode(whpk.removeprefix("whpk_")))
+    public.verify(base64.b64decode(signature), content)
+    return True
+
+
 async def test_receivers_with_either_secret_verify_through_a_rotation(hooks: Hooks, store_url: str) -> None:
     """Field cases 112 and 113: 50 pending deliveries carry two signatures during the overlap, also on a retry; after
     it one; the headers of the endpoint's own go along and its masks do not.
     """
     async with Receiver([*[answer(500)] * 5, answer(200)]) as receiver:
-        made = await hooks.create(receiver.url(), headers={"Authorization": "Bearer t0p"})
+        made = await hooks.create(receiver.url(), headers={"Authorization": "Bearer t0p"}, ed25519=True)
         endpoint_id, old = made.body["id"], made.body["secret"]
         pings = {(await hooks.do(endpoint_id, "test")).body["messageId"] for _ in range(50)}
         new = (await hooks.do(endpoint_id, "rotate-secret", overlapSeconds=60)).body["secret"]
@@ -48,8 +59,10 @@ async def test_receivers_with_either_secret_verify_through_a_rotation(hooks: Hoo
             [*_, after] = await receiver.wait_for_requests(56)
 
     assert {request.headers["webhook-id"] for request in during} == pings
+    keys = (await hooks.get("/.well-known/webhook-keys.json")).body
     for request in during:
         assert request.headers["webhook-signature"].count("v1,") == 2
+        assert is_signed_by(keys["webhookKeys"][0], request.headers, request.body)
         assert verifies(old, request.headers, request.body)
         assert verifies(new, request.headers, request.body)
         assert request.headers["authorization"] == "Bearer t0p"
