@@ -167,6 +167,11 @@ def backfills(pool: str) -> str:
     return f"hr:{{{pool}}}:backfills"
 
 
+def backfill_leases(pool: str) -> str:
+    """Hash: backfill id -> which notifier works on it, and until when that is its own."""
+    return f"hr:{{{pool}}}:backfill_leases"
+
+
 def poison(pool: str) -> str:
     """Stream, capped: entries that a reader could not read, with the reason."""
     return f"hr:{{{pool}}}:poison"

@@ -18,7 +18,7 @@ VERBS = (
     "settle_delivery", "hold_endpoint", "revive", "redeliver", "page_deliveries", "endpoint", "mend_endpoint",
     "warn_endpoint", "forget_deliveries", "survey", "leave", "take_submit", "take_upload", "claim_key", "end_claim",
     "configure", "keep_secret", "keep_part", "keep_snapshot", "grant", "shut", "ask", "answer", "note", "live",
-    "ask_backfill",
+    "ask_backfill", "claim_backfill", "keep_backfill",
     "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint",
 )  # fmt: skip
 

@@ -23,8 +23,10 @@ from contracts.store import Store
 from contracts.store.log import pause
 from contracts.telemetry import Logger
 from contracts.webhook_keys import KEY_ROOT
+from services.notifier.backfilling import Backfiller
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
+from services.notifier.planning.notices import Source
 from services.notifier.sending.courier import Courier
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ class Notifier:
         self._log = log
         self._topic = topic
         self._block_ms = block_ms
+        self._backfillers: dict[str, Backfiller] = {}
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Serve all pools until `stop` or until there are others; returns whether to start again.
@@ -115,6 +118,10 @@ class Notifier:
         meta = await self._store.open_pool(pool)
         secret = await self._store.directory.keep_secret(KEY_ROOT, secrets.token_hex(32))
         links = Links(self._identity.public_url, secret.encode())
+        source = Source(meta.code, meta.epoch, links)
+        self._backfillers[pool] = Backfiller(
+            self._store, meta, source, who=self._identity.consumer, planned=self._courier.wake, log=self._log
+        )
         return Planner(self._store, meta, links=links, planned=self._courier.wake, log=self._log)
 
     def _assemble(self, projection: ModuleType, planners: dict[str, Planner]) -> ProjectionApp:
@@ -124,7 +131,9 @@ class Notifier:
             feed = projection.from_kafka(self._store, *self._topic, self._log, self._block_ms)
         couriers = [projection.Running(partial(self._courier.run, pool), self._courier.wake) for pool in planners]
         follower = projection.Running(self._store.directory.follow)
-        return cast("ProjectionApp", projection.assemble(planners, feed, [follower, *couriers]))
+        backfillers = [projection.Running(backfiller.run, _nothing) for backfiller in self._backfillers.values()]
+        beside = [follower, *backfillers, *couriers]
+        return cast("ProjectionApp", projection.assemble(planners, feed, beside))
 
     async def _until_others(self, app: ProjectionApp, served: set[str], stop: asyncio.Event) -> bool:
         while not stop.is_set():
@@ -143,3 +152,7 @@ async def _wait(stop: asyncio.Event, seconds: float) -> None:
             await stop.wait()
     except TimeoutError:
         return
+
+
+def _nothing() -> None:
+    """It hears its stop event by itself."""

@@ -41,10 +41,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Audience:
-    """A tenant's endpoints, and up to which event of the job each strict one was handed all there is."""
+    """A tenant's endpoints, and up to which event of the job each strict one was handed all there is.
+
+    `with_own`: the job's own webhook, too.
+    """
 
     endpoints: Sequence[Endpoint] = ()
     handed: Mapping[str, int] = field(default_factory=dict)
+    with_own: bool = True
 
     def is_missing(self, target: Target, sequence: int) -> bool:
         """Whether a strict endpoint was not handed this event yet, as far as we know."""
@@ -78,7 +82,7 @@ def wishes_of(entries: Sequence[Entry], story: Story, body: JobBody, audience: A
     earlier = {number: moment.entry for number, moment in story.moments.items() if number <= last}
     tenant_id = story.newest.tenant_id
     for sequence, entry in sorted((earlier | asked).items()):
-        if sequence in asked:
+        if sequence in asked and audience.with_own:
             own = own_target(entry.type, tenant_id, body.spec, body.webhook_events(sequence))
             if own is not None:
                 yield entry, own
