@@ -49,13 +49,22 @@ def update(
     tenant_id: TenantId,
     tier: Annotated[str | None, typer.Option(help="free, standard or enterprise.")] = None,
     weight: Annotated[float | None, typer.Option(help="Share beside others of the tier.")] = None,
+    webhook_hosts: Annotated[
+        list[str] | None,
+        typer.Option("--webhook-host", help="Its webhooks go there only: app.example, *.app.example; repeatable."),
+    ] = None,
+    any_webhook_host: Annotated[bool, typer.Option("--any-webhook-host", help="Its webhooks go anywhere.")] = False,
     reason: Reason = "",
     output: Output = Format.TABLE,
     url: Url = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Change tier or weight; what is left out stays."""
-    given = {name: value for name, value in (("tier", tier), ("weight", weight)) if value is not None}
+    """Change tier, weight, or where webhooks may go; what is left out stays."""
+    if webhook_hosts and any_webhook_host:
+        raise typer.BadParameter("one of the two", param_hint="--webhook-host or --any-webhook-host")
+    values = (("tier", tier), ("weight", weight), ("webhookHosts", webhook_hosts or None))
+    given: JsonObject = {name: value for name, value in values if value is not None}
+    given |= {"webhookHosts": None} if any_webhook_host else {}
     path, body = f"{_PATH}/{path_segment(tenant_id)}", given | {"reason": reason}
     show_one(call(lambda client: client.patch(path, body), url, key_file, output, ADMIN).body, output)
 

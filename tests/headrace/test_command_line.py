@@ -216,6 +216,10 @@ def test_limits_and_weight_of_a_tenant_are_changed_and_taken_back(up: Up) -> Non
     assert headrace(up, *words, "--concurrency", "many").exit_code == 2
     updated = headrace(up, "tenant", "update", "t_limits", "--tier", "free", "-o", "json").json
     assert (updated["tier"], updated["weight"]) == ("free", 0.5)
+    hosts = ("tenant", "update", "t_limits", "-o", "json", "--webhook-host", "app.example")
+    assert headrace(up, *hosts, "--webhook-host", "*.b.example").json["webhookHosts"] == ["app.example", "*.b.example"]
+    assert headrace(up, *hosts, "--any-webhook-host").exit_code == 2
+    assert headrace(up, *hosts[:5], "--any-webhook-host").json["webhookHosts"] is None
 
 
 def test_a_full_quota_is_exit_code_6(up: Up, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from standardwebhooks import Webhook
 
 from contracts.webhook_keys import WebhookKey
 from headrace.webhooks.judging import MALFORMED, MISSING, NO_MATCH, Trust, read_public_key, why_not
+from services.notifier.attempt import signature
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 OTHER = "whsec_" + base64.b64encode(b"o" * 32).decode()
@@ -77,3 +78,16 @@ _anything = st.text(st.characters(codec="utf-8"), max_size=20)
 def test_whatever_a_call_holds_is_judged(named: dict[str, str], body: bytes, at_any_time: bool) -> None:
     for trust in (Trust(SECRET, at_any_time=at_any_time), Trust(public_key=WebhookKey(b"r").public)):
         assert why_not(trust, named, body) is not None
+
+
+@given(st.text(max_size=10), st.text(max_size=10), st.booleans(), st.booleans())
+def test_our_own_code_and_the_package_judge_alike(signed: str, came: str, is_same: bool, is_ours: bool) -> None:
+    now_s = int(time.time())
+    body = signed if is_same else came
+    value = signature.sign([SECRET if is_ours else OTHER], "evt_1", now_s, signed.encode())
+    named = {"webhook-id": "evt_1", "webhook-timestamp": str(now_s), "webhook-signature": value}
+
+    verdicts = [why_not(Trust(SECRET, at_any_time=each), named, body.encode()) for each in (False, True)]
+
+    assert verdicts[0] == verdicts[1]
+    assert (verdicts[0] is None) == (is_ours and body == signed)
