@@ -1,7 +1,7 @@
 """Log entries as the public event record: the same object in lists, live streams, exports and Kafka records.
 
 Pure. Promises: `entry_of` reads from a record what a consumer of the log would have read from the log; the JSON may
-be spelled otherwise, and the position of the job's previous event is not in a record.
+be spelled otherwise, and the position of the job's previous event is not in a record, nor what names other tenants.
 """
 
 from collections.abc import Mapping
@@ -28,6 +28,8 @@ _SCHEDULER = frozenset(
 )
 # Written by the worker when it names one, otherwise by the scheduler in its place.
 _EITHER = frozenset({"job.queued", "job.attempt_failed", "job.failed"})
+# What is in the log alone: the tenant of the fair choice is mostly another one.
+_INSIDE = {"job.assigned": frozenset({"anchor"})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Origin:
 
 def event_view(entry: Entry, before: JobState, after: JobState, origin: Origin) -> JsonObject:
     """Return one event of a job, given the job folded without and with it."""
-    data = entry.raw_data()
+    data = without_inside(entry.type, entry.raw_data())
     time = instant(entry_ms(entry.position))
     source = source_of(entry, data, before.worker_id or after.worker_id)
     kind, _, actor_id = source.partition("/")
@@ -85,6 +87,12 @@ def entry_of(view: Mapping[str, Any], *, hooked: bool) -> tuple[Position, Entry]
     except (BadPosition, KeyError, TypeError, ValueError, AttributeError) as error:
         raise Corrupt("record", f"it is not an event record: {error!r}") from error
     return position, entry
+
+
+def without_inside(event_type: str, facts: Mapping[str, Any]) -> JsonObject:
+    """Return the facts of an event that its tenant may see: nothing of them names another tenant."""
+    inside = _INSIDE.get(event_type, frozenset())
+    return {name: value for name, value in facts.items() if name not in inside}
 
 
 def _text(value: object) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from contracts import events as ev
 from contracts import ids
-from contracts.envelope import source_of
+from contracts.envelope import source_of, without_inside
 from contracts.errors import Corrupt
 from contracts.positions import Position, entry_ms
 from contracts.wire import Entry
@@ -37,6 +37,7 @@ def notice(moment: Moment, body: JobBody, source: Source) -> Notice:
     entry, state = moment.entry, moment.after
     event = entry.event()
     facts = entry.raw_data() if event is None else event.model_dump(mode="json", by_alias=True, exclude_none=True)
+    facts = without_inside(entry.type, facts)
     if state.status is None:
         raise Corrupt(entry.position, f"{state.id} has no status")
     about: dict[str, object] = {
