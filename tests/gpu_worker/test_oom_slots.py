@@ -33,6 +33,21 @@ async def run(own: Rig, spec: ModelSpec, budget_mib: int = 100, *, alone: bool =
     return await asyncio.wait_for(own.slot.run(attempt, Recorder()), PATIENCE_S)
 
 
+async def test_a_batch_that_fitted_fits_again_after_a_larger_one_ran_out_of_memory(tmp_path: Path) -> None:
+    """Field case 70: a batch of 20 is done, one of 30 runs out of memory, 20 again are done, by the same child."""
+    ends = []
+    async with rig(tmp_path, kind="sim", device_mib=100) as own:
+        spec = taker(tmp_path, WITH="numpy")
+        for size in (20, 30, 20, 30, 20):
+            outcome = await run(own, spec, mib=[size * 4])
+            ends.append((size, outcome.code, outcome.result and outcome.result["pid"]))
+    pid = ends[0][2]
+    assert pid is not None
+    assert ends[:3] == [(20, None, pid), (30, "out_of_memory", None), (20, None, pid)]
+    assert [(size, code) for size, code, _ in ends[3:]] == [(30, "out_of_memory"), (20, None)]
+    assert ends[4][2] not in (None, pid)  # twice, and it is not trusted any more
+
+
 @pytest.mark.parametrize("library", ["python", "numpy", "torch"])
 async def test_ten_rounds_of_too_much_and_then_a_lot_leave_nothing_behind(tmp_path: Path, library: str) -> None:
     """Field case 64: 120 % fails, 70 % succeeds, ten times over; the traceback keeps nothing alive."""

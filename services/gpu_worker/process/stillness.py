@@ -1,8 +1,8 @@
 """A load that will never end: it stands at the end of its slice and does nothing. Pure.
 
-Some libraries answer a thread that cannot be started by waiting for it for ever (onnxruntime's pool, in its destructor),
-so nobody says that memory ran out. Promises: what computes, reads from a disk, or has room for one more thread is
-not taken for that. A load that waits for another host with its slice full is: it is tried again alone, with room.
+Some libraries answer a thread that cannot be started by waiting for it for ever (onnxruntime's pool, at its end), so
+nobody says that memory ran out. Promises: what computes, reads from a disk, or has room for one more thread is not
+taken for that. A load that waits for another host with its slice full is: it is tried again alone, with room.
 """
 
 from typing import NamedTuple
