@@ -12,7 +12,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from contracts import events as ev
 from tests.ingest.api import running_api, settings_for
 from tests.ingest.webhooks import PATH, Hooks, hooks_of
-from tests.notifier.hooked import notifier
+from tests.notifier.hooked import notifier, until
 from tests.notifier.receiver import Receiver, answer
 from tests.store.play import Play
 
@@ -126,3 +126,30 @@ async def test_a_changed_list_is_what_is_sent_while_the_attempt_runs_on(hooks: H
     assert changed.status == 200
     told = sorted((orjson.loads(each.body)["type"], orjson.loads(each.body)["progress"]) for each in requests)
     assert told == [("job.progress", 20)]
+
+
+async def test_what_happened_before_an_endpoint_was_made_is_sent_when_it_is_asked_for(
+    hooks: Hooks, store_url: str
+) -> None:
+    """Field case 106: a replay works from the event, though no delivery of it was ever made; the figures tell."""
+    api, play = hooks.api, await Play(hooks.api.store).open()
+    job_id = await api.job()
+    attempt, started = play.starting(await play.offers(job_id))
+    await api.store.attempts.start(attempt, started)
+    await play.completes(attempt)
+    async with Receiver([answer(200)]) as receiver, notifier(store_url):
+        endpoint_id = await hooks.endpoint(receiver.url(), events=["job.completed"])
+        asked = await hooks.do(endpoint_id, "backfill", since=LONG_AGO)
+        [request] = await receiver.wait_for_requests(1)
+        await until(lambda: is_done(hooks, endpoint_id))
+        again = await hooks.do(endpoint_id, "backfill", since=LONG_AGO)
+        await until(lambda: is_done(hooks, endpoint_id))
+
+    assert (asked.status, again.status) == (202, 202)
+    body = orjson.loads(request.body)
+    assert (body["type"], body["jobId"], len(receiver.requests)) == ("job.completed", job_id, 1)
+
+
+async def is_done(hooks: Hooks, endpoint_id: str) -> bool:
+    stats = (await hooks.get(f"{PATH}/{endpoint_id}/stats")).body
+    return all(each["state"] == "completed" for each in stats["backfills"])
