@@ -81,12 +81,8 @@ class Place:
     host: str  # in lower case, without brackets or the dot of the root
     port: int
     authority: str  # what a Host header says
+    is_address: bool  # the host, itself: nobody is asked where it is
     path: str = field(repr=False)  # with the query; it may hold a token
-
-    @property
-    def literal(self) -> str | None:
-        """The address, where the host is one."""
-        return None if _parse_ip(self.host) is None else self.host
 
 
 def judge_url(url: str, allow_private: AllowPrivate, ports: Set[int] = PUBLIC_PORTS) -> TargetFault | None:
@@ -111,7 +107,7 @@ def place_of(url: str) -> Place:
     """Take a URL apart that `judge_url` let pass. Raises ValueError for one that it would not.
 
     >>> place_of("https://App.example.:8443?a=b")
-    Place(is_tls=True, host='app.example', port=8443, authority='app.example:8443')
+    Place(is_tls=True, host='app.example', port=8443, authority='app.example:8443', is_address=False)
     """
     parts = _PARTS.fullmatch(url)
     match = None if parts is None else _AUTHORITY.fullmatch(parts["authority"])
@@ -121,7 +117,9 @@ def place_of(url: str) -> Place:
     port = int(match["port"] or _DEFAULT_PORT[scheme])
     authority = host if port == _DEFAULT_PORT[scheme] else f"{host}:{port}"
     path = parts["path"] or "/"
-    return Place(scheme == "https", host.strip("[]"), port, authority, path if path[0] == "/" else "/" + path)
+    bare = host.strip("[]")
+    is_address = _parse_ip(bare) is not None
+    return Place(scheme == "https", bare, port, authority, is_address, path if path[0] == "/" else "/" + path)
 
 
 def judge_address(address: str, allow_private: AllowPrivate) -> TargetFault | None:

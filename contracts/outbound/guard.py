@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 from contracts.outbound.names import Resolver, SystemResolver, resolver_of
@@ -42,8 +43,8 @@ class Outbound:
 
     async def connect(self, place: Place, allow_private: AllowPrivate, protocol: Callable[[], P]) -> P:
         """Connect. Raises Blocked, LookupFailed, ProxyFailed, OSError (ssl.SSLError among them)."""
-        found = [place.literal] if place.literal else await self._resolver.resolve(place.host)
-        allowed = [address for address in found if judge_address(address, allow_private) is None]
+        found = [place.host] if place.is_address else await self._resolver.resolve(place.host)
+        allowed = [address for address in found if _is_allowed(address, allow_private)]
         addresses = allowed[:ADDRESSES_MAX]
         for number, address in enumerate(addresses, 1):
             try:
@@ -73,6 +74,12 @@ class Outbound:
         except BaseException:
             handle.close()
             raise
+
+
+@lru_cache(maxsize=4_096)
+def _is_allowed(address: str, allow_private: AllowPrivate) -> bool:
+    # It depends on nothing but its text, and the receivers of one process are few.
+    return judge_address(address, allow_private) is None
 
 
 def _trusting() -> ssl.SSLContext:
