@@ -205,15 +205,17 @@ def _ms(text: str) -> int | None:
     return round(float(text)) if text else None
 
 
-def _fields(names: Sequence[str], values: Sequence[bytes | None]) -> dict[str, str]:
-    return {name: value.decode() for name, value in zip(names, values, strict=True) if value is not None}
+def _fields(names: Sequence[str], values: Sequence[bytes | None], errors: str = "replace") -> dict[str, str]:
+    given = ((name, value) for name, value in zip(names, values, strict=True) if value is not None)
+    return {name: value.decode(errors=errors) for name, value in given}
 
 
 def _claimed(row: list[bytes | None]) -> Claimed:
     endpoint, delivery_id = row[0], row[1]
     assert endpoint is not None
     assert delivery_id is not None
-    return Claimed(endpoint.decode(), delivery_id.decode(), _fields(SENT_FIELDS, row[2:]))
+    # What is no text must not keep the others from being sent: whoever encodes it again sets the delivery aside.
+    return Claimed(endpoint.decode(), delivery_id.decode(), _fields(SENT_FIELDS, row[2:], "surrogateescape"))
 
 
 def _pairs(flat: object) -> dict[str, str]:

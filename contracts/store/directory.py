@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from contracts import events as ev
 from contracts.endpoints import Private, read_private
-from contracts.errors import Rejected, StoreUnavailable
+from contracts.errors import Corrupt, Rejected, StoreUnavailable
 from contracts.ids import mint_token, pool_code
 from contracts.positions import entry_key
 from contracts.store import keys, replies
@@ -136,7 +136,10 @@ class Directory:
         Raises Corrupt, StoreUnavailable. Whoever keeps it may do so until the endpoint's `version`, or the tenant's
         `webhook_version`, is another one.
         """
-        text = await self.secret(name)
+        try:
+            text = await self.secret(name)
+        except UnicodeDecodeError:
+            raise Corrupt(name, "the kept secret is no text") from None
         return None if text is None else read_private(name, text)
 
     async def keep_secret(self, name: str, candidate: str) -> str:

@@ -35,12 +35,12 @@ def name_of(endpoint_id: str) -> str:
 
 
 def planned(
-    endpoint: str, sequence: int, *, job_id: str = JOB, url: str = "", due_ms: int = 0, **order
+    endpoint: str, sequence: int, *, job_id: str = JOB, url: str = "", due_ms: int = 0, tenant_id: str = TENANT, **order
 ) -> PlannedDelivery:
     message = ids.event_id(job_id, sequence)
     fields = {"event": "job.completed", "message": message, "body": f'{{"sequence":{sequence}}}', "url": url}
     delivery_id = ids.delivery_id(job_id, sequence, endpoint, 0)
-    return PlannedDelivery(delivery_id, fields, endpoint, TENANT, job_id, sequence, due_ms, **order)
+    return PlannedDelivery(delivery_id, fields, endpoint, tenant_id, job_id, sequence, due_ms, **order)
 
 
 async def plan(store: Store, deliveries: Sequence[PlannedDelivery]) -> list[str]:

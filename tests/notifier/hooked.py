@@ -13,6 +13,8 @@ from contracts import events as ev
 from contracts import ids
 from contracts.deliveries import circuit_of
 from contracts.events import DEFAULT_WEBHOOK_EVENTS
+from contracts.outbound.guard import Outbound
+from contracts.outbound.terms import Route
 from contracts.retry import Schedule
 from contracts.store import Store, keys
 from contracts.store.jobs import Limits
@@ -27,6 +29,7 @@ POOL = "default"
 TENANT = "t_acme"
 SECRET = "whsec_" + base64.b64encode(bytes(range(32))).decode()
 PUBLIC_URL = "https://gen.example"
+SYSTEM = Route()
 
 _numbers = itertools.count(1)
 
@@ -113,11 +116,13 @@ async def notifier(
     circuit_s: float = 0.5,
     disable_after_s: float = 432_000,
     claim_ms: int = CLAIM_MS,
+    route: Route = SYSTEM,
 ) -> AsyncIterator[Notifier]:
     """Run a notifier in this loop, and stop it in order."""
     store = Store(url)
     log = structlog.get_logger()
-    sender = Sender(timeout_s=timeout_s, allow_private="loopback", user_agent="headrace/test")
+    outbound = Outbound.by(route)
+    sender = Sender(timeout_s=timeout_s, allow_private="loopback", user_agent="headrace/test", outbound=outbound)
     courier = Courier(
         store,
         sender,

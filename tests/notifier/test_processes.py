@@ -3,11 +3,13 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import IO
 
 import orjson
 import pytest
@@ -25,7 +27,14 @@ KILLS = int(os.environ.get("HEADRACE_TEST_KILLS", "4"))
 class Process:
     """`python -m services.notifier`, configured by the environment alone."""
 
-    def __init__(self, url: str, extra: Mapping[str, str] = MappingProxyType({}), **settings: str) -> None:
+    def __init__(
+        self,
+        url: str,
+        extra: Mapping[str, str] = MappingProxyType({}),
+        log: int | IO[bytes] = subprocess.DEVNULL,
+        **settings: str,
+    ) -> None:
+        self._log = log
         webhook = {
             "TIMEOUT_S": "2",
             "CIRCUIT_S": "0.2",
@@ -46,7 +55,7 @@ class Process:
 
     async def start(self) -> None:
         self.process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "services.notifier", env=self._environment, stderr=asyncio.subprocess.DEVNULL
+            sys.executable, "-m", "services.notifier", env=self._environment, stderr=self._log
         )
 
     async def stop(self, number: int = signal.SIGTERM) -> int:

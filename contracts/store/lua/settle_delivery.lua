@@ -22,7 +22,8 @@ local function settle_delivery(keys, args)
   local at, now, w, s = keys[2], now_ms(args[1]), cjson.decode(args[2]), cjson.decode(args[3])
   local key = at .. 'delivery:' .. w.j
   local h = job_fields(key, 'try', 'every', 'job')
-  if h[1] and tonumber(h[1]) ~= s.try - 1 then return {WORDS.conflict, h[1]} end
+  local tries = tonumber(h[1] or '')  -- one that cannot be read is set aside, and guards nothing
+  if tries and tries ~= s.try - 1 then return {WORDS.conflict, h[1]} end
   redis.call('ZREM', at .. 'flight:' .. s.e, w.j)
   if not h[1] then
     redis.call('ZREM', at .. 'due:' .. s.e, w.j)

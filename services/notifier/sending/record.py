@@ -99,7 +99,9 @@ def read_delivery(claimed: Claimed) -> StoredDelivery:
             content_type=fields.get("content", "application/json"),
         )
     except (KeyError, ValueError) as error:
-        raise Corrupt(claimed.id, f"the delivery cannot be read: {error!r}") from error
+        # Not the error itself: it may quote what is in there.
+        what = f"{error} is missing" if isinstance(error, KeyError) else type(error).__name__
+        raise Corrupt(claimed.id, f"the delivery cannot be read: {what}") from None
 
 
 def attempt_of(claimed: Claimed) -> int:
