@@ -43,6 +43,16 @@ def run(model, inputs, job):
     while True:
         __import__("time").sleep(1)
 """
+HEARS_FIRST = """
+import threading, time
+def load(device, prepared):  # is over once the thread that hears cancels has heard one
+    of_threads = [getattr(getattr(thread, "_target", None), "__self__", None) for thread in threading.enumerate()]
+    (cancels,) = [each for each in of_threads if type(each).__name__ == "Cancels"]
+    while not cancels._early:
+        time.sleep(0.001)
+def run(model, inputs, job):
+    raise ValueError
+"""
 LATE = """
 import threading, time
 def run(model, inputs, job):
@@ -130,8 +140,7 @@ async def test_a_job_is_never_run_for_a_cancel_that_came_first(tmp_path: Path) -
         heard.append(frame)
         got.set()
 
-    author = "import time\ndef load(device, prepared):\n    time.sleep(0.3)\n"
-    (tmp_path / "fails.py").write_text(author + "def run(model, inputs, job):\n    raise ValueError\n")
+    (tmp_path / "fails.py").write_text(HEARS_FIRST)
     spec = ChildSpec(tmp_path / "fails.py", "", environment({}))
     child = spawn(spec, on_frame, print)
     await child.connect()
