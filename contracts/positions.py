@@ -46,3 +46,15 @@ def entry_key(entry: str) -> tuple[int, int]:
 def entry_ms(entry: str) -> int:
     """Return the server's wall time in ms at which the entry was appended."""
     return int(entry.partition("-")[0])
+
+
+def before(position: str) -> str:
+    """Return a position after which an entry at `position` comes, and none that was there before it.
+
+    >>> before("7-3"), before("7-0"), before("0-0")
+    ('7-2', '6-18446744073709551615', '0-0')
+    """
+    ms, seq = entry_key(position)
+    if seq:
+        return f"{ms}-{seq - 1}"
+    return f"{ms - 1}-{2**64 - 1}" if ms else START

@@ -17,7 +17,7 @@ from contracts.archive.segments import Segment
 from contracts.archive.shelf import SegmentShelf
 from contracts.artifacts import Objects, StoreAway
 from contracts.errors import HeadraceError, Unavailable
-from contracts.positions import START, entry_key
+from contracts.positions import START, before, entry_key
 from contracts.store import Store
 from contracts.store.archive import Manifest
 from contracts.store.records import Record, RecordReader, may_lack
@@ -70,7 +70,7 @@ class Archive:
 
         Raises Gone, Corrupt, Unavailable.
         """
-        at = await self._beginning(pool) if after is None else after
+        at = await self.oldest(pool) if after is None else after
         last = None if until is None else entry_key(until)
         while last is None or entry_key(at) < last:
             found = await self.next(pool, at, count)
@@ -101,6 +101,14 @@ class Archive:
             raise Gone(after, first)
         records = (await self.open(pool, names[place])).records
         return records[bisect_left(records, _next(after), key=lambda record: entry_key(record.position)) :]
+
+    async def oldest(self, pool: str) -> str:
+        """Return a position right before the oldest entry there is."""
+        manifest = await self._store.archive.manifest(pool)
+        if manifest is not None and await self._sealed(pool, manifest.upto):
+            return before(manifest.below)
+        _, trimmed = await self._log.after(pool, START, 1)
+        return before(trimmed)
 
     async def below(self, pool: str, position: str, after: int, most: int) -> list[Entry]:
         """Return a job's events from the one at `position` back, by their back pointers, newest first.
@@ -136,14 +144,6 @@ class Archive:
         except StoreAway as error:
             raise Unavailable("the archive", error.strerror or "") from error
 
-    async def _beginning(self, pool: str) -> str:
-        """Return a position right before the oldest entry there is."""
-        manifest = await self._store.archive.manifest(pool)
-        if manifest is not None and await self._sealed(pool, manifest.upto):
-            return _before(manifest.below)
-        _, trimmed = await self._log.after(pool, START, 1)
-        return _before(trimmed)
-
     async def _sealed(self, pool: str, upto: str) -> list[SegmentName]:
         known, names = self._names.get(pool, ("", []))
         if known != upto:
@@ -167,18 +167,6 @@ class Archive:
 def _next(position: str) -> tuple[int, int]:
     ms, seq = entry_key(position)
     return ms, seq + 1
-
-
-def _before(position: str) -> str:
-    """Return a position after which an entry at `position` comes, and none that was there before it.
-
-    >>> _before("7-3"), _before("7-0"), _before("0-0")
-    ('7-2', '6-18446744073709551615', '0-0')
-    """
-    ms, seq = entry_key(position)
-    if seq:
-        return f"{ms}-{seq - 1}"
-    return f"{ms - 1}-{2**64 - 1}" if ms else START
 
 
 def _walk(lines: bytes, position: str, after: int, most: int) -> list[Entry]:

@@ -5,6 +5,7 @@ when what follows is nowhere, StoreUnavailable and Unavailable for what may pass
 """
 
 from contracts.archive.reading import Archive
+from contracts.positions import START
 from contracts.store import Store
 from contracts.store.log import Poison
 from contracts.store.records import Record, RecordReader, may_lack
@@ -12,26 +13,35 @@ from contracts.wire import Entry
 
 
 class ArchiveTail:
-    """One reader; `position` is that of the last entry it gave."""
+    """One reader; `position` is that of the last entry it gave. At START it begins with the oldest entry there is."""
 
     def __init__(self, archive: Archive, store: Store, pool: str, position: str) -> None:
         self._archive, self._pool = archive, pool
         self._log = RecordReader(store.channel())
         self._ahead: list[Record] = []  # of the archive, read and not given yet
-        self.position = position
+        self._position = position
+
+    @property
+    def position(self) -> str:
+        """Where it is; setting it goes on from there."""
+        return self._position
+
+    @position.setter
+    def position(self, position: str) -> None:
+        self._position, self._ahead = position, []
 
     async def read(self, count: int = 200, block_ms: int | None = None) -> list[Entry | Poison]:
         """Return the next entries, waiting up to `block_ms` for the first."""
-        taken = self._ahead[:count] or await self._live(count, block_ms)
-        if taken is None:
-            self._ahead = list(await self._archive.next(self._pool, self.position, count))
-            taken = self._ahead[:count]
-        self._ahead = self._ahead[len(taken) :]
+        if not self._ahead:
+            found = await self._log.after(self._pool, self._position, count, block_ms)
+            self._ahead = found.records
+            if may_lack(self._position, found.trimmed):
+                self._ahead = await self._archived(count)
+        taken, self._ahead = self._ahead[:count], self._ahead[count:]
         if taken:
-            self.position = taken[-1].position
+            self._position = taken[-1].position
         return [record.entry() for record in taken]
 
-    async def _live(self, count: int, block_ms: int | None) -> list[Record] | None:
-        """Return the next entries of the log; None when some that came before them may be gone from it."""
-        found = await self._log.after(self._pool, self.position, count, block_ms)
-        return None if may_lack(self.position, found.trimmed) else found.records
+    async def _archived(self, count: int) -> list[Record]:
+        after = await self._archive.oldest(self._pool) if self._position == START else self._position
+        return list(await self._archive.next(self._pool, after, count))

@@ -5,6 +5,7 @@ The log carries scheduling facts only: prompts, inputs, results and error texts 
 Units are in the names; `_ms` without more is a duration, `_at_ms` a wall time of the server.
 """
 
+from contracts.events.archive import LogCheckpointed
 from contracts.events.configuration import (
     KeyCreated,
     KeyRevoked,
@@ -149,6 +150,7 @@ __all__ = [
     "KeyCreated",
     "KeyRevoked",
     "LatentsDecoded",
+    "LogCheckpointed",
     "MilestoneReached",
     "ModelLoadCompleted",
     "ModelLoadStarted",

@@ -17,7 +17,7 @@ from contracts.errors import StoreUnavailable
 from contracts.positions import START
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.clients import LOST, read_hash
+from contracts.store.clients import LOST, as_text, read_hash
 from contracts.store.write import KeyRing, Write, as_object, encode
 
 MOST_TRIMMED = 10_000
@@ -39,11 +39,11 @@ class Manifest:
 
 
 class Lead(NamedTuple):
-    """`manifest` is None while another archivist leads, for `left_ms`; `now_ms` is server time."""
+    """`manifest` is None while another archivist leads; then `elsewhere` is where, if it is not our place."""
 
     manifest: Manifest | None
-    now_ms: int = 0
-    left_ms: int = 0
+    now_ms: int = 0  # of the server
+    elsewhere: str = ""
 
 
 class Moved(NamedTuple):
@@ -52,6 +52,14 @@ class Moved(NamedTuple):
     job_id: str
     kind: str | None
     ms: int
+
+
+class Standing(NamedTuple):
+    """What the archivist must know of a job to forget it."""
+
+    status: str
+    tenant_id: str
+    run: int
 
 
 class ArchiveCalls:
@@ -71,12 +79,12 @@ class ArchiveCalls:
             int(raw.get("until", 0)),
         )  # fmt: skip
 
-    async def lead(self, pool: str, token: str, lease_ms: int, now_ms: int = 0) -> Lead:
-        """Take or keep the lead."""
-        args = [now_ms, token, lease_ms]
+    async def lead(self, pool: str, token: str, lease_ms: int, place: str, now_ms: int = 0) -> Lead:
+        """Take or keep the lead; `place` names where the archive lies."""
+        args = [now_ms, token, lease_ms, place]
         parts = replies.texts(await self._call("lead_archive", [keys.archive(pool), keys.meta(pool)], args))
         if parts[0] != "APPLIED":
-            return Lead(None, left_ms=int(parts[1]))
+            return Lead(None, elsewhere=parts[1] if parts[0] == "CONFLICT" else "")
         _, now, upto, digest, count, below, epoch, checkpointed, checkpoint_ms = parts
         manifest = Manifest(
             upto, digest, int(count), below, int(epoch), int(checkpointed), int(checkpoint_ms),
@@ -110,7 +118,7 @@ class ArchiveCalls:
         raw = await self._ask(
             self._client.zrangebyscore(keys.ended(pool, kind), "-inf", f"({before_ms}", start=0, num=limit)
         )
-        return [job_id.decode() if isinstance(job_id, bytes) else str(job_id) for job_id in raw]
+        return [as_text(job_id) for job_id in raw]
 
     async def bodies(self, pool: str, job_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the bodies of jobs that have one."""
@@ -119,16 +127,16 @@ class ArchiveCalls:
         raw = await self._ask(self._client.mget([keys.body(pool, job_id) for job_id in job_ids]))
         return {job_id: body for job_id, body in zip(job_ids, raw, strict=True) if isinstance(body, bytes)}
 
-    async def states(self, pool: str, job_ids: Sequence[str]) -> dict[str, tuple[str, str, int]]:
-        """Return (status, tenant, run) of jobs that have a hash."""
+    async def standings(self, pool: str, job_ids: Sequence[str]) -> dict[str, Standing]:
+        """Return how jobs stand that have a hash. Raises StoreUnavailable."""
         pipe = self._client.pipeline(transaction=False)
         for job_id in job_ids:
             pipe.hmget(keys.job(pool, job_id), ["s", "t", "r"])
         rows = await self._ask(pipe.execute())
         return {
-            job_id: (row[0].decode(), row[1].decode(), int(row[2]))
+            job_id: Standing(as_text(row[0]), as_text(row[1] or b""), int(row[2] or 0))
             for job_id, row in zip(job_ids, rows, strict=True)
-            if row[0]
+            if row[0] is not None
         }
 
     async def forget(
@@ -146,6 +154,12 @@ class ArchiveCalls:
         ring = KeyRing(pool, [keys.archive(pool), keys.log(pool)])
         args = [now_ms, token, count, encode(write, ring)]
         return replies.reply(await self._call("checkpoint", ring.keys, args))
+
+    async def fork(self, pool: str, token: str, epoch: int, highest: str) -> int:
+        """Begin a new epoch after `epoch`, with ids above `highest`; returns it, 0 when fenced."""
+        fixed = [keys.archive(pool), keys.meta(pool), keys.log(pool)]
+        parts = replies.texts(await self._call("fork", fixed, [token, epoch, highest]))
+        return int(parts[1]) if parts[0] == "APPLIED" else 0
 
     async def _epoch(self, pool: str) -> int:
         return int(await self._ask(self._client.hget(keys.meta(pool), "epoch")) or 1)

@@ -25,7 +25,8 @@ def build_turn(
     trim_below: str = "", set_aside: int = 0, now_ms: int = 0,
 ) -> Turn:  # fmt: skip
     """Encode a turn; `cursor` and `entries_read` say how far the leader has folded, `set_aside` what for."""
-    ring = KeyRing(pool, [keys.leader(pool), keys.log(pool), keys.usage(pool), keys.meta(pool)])
+    fixed = [keys.leader(pool), keys.log(pool), keys.usage(pool), keys.meta(pool), keys.archive(pool)]
+    ring = KeyRing(pool, fixed)
     writes = orjson.dumps([as_object(write, ring) for write in decisions])
     args = (now_ms, token, number, lease_ms, cursor, entries_read, trim_below, writes, set_aside)
     return Turn(number, tuple(ring.keys), args)

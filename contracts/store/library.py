@@ -10,7 +10,8 @@ from importlib import resources
 
 SHARED = ("_prelude", "_deliveries", "_order", "_circuit")
 # In this order: `release_and_start` uses what `emit` and `start` define; `claim_key` and `take_upload`, what
-# `take_submit` does; `redeliver`, what `revive` does; `forget`, what `trim` does.
+# `take_submit` does; `redeliver`, what `revive` does; `forget` and `fork`, what
+# `trim` does.
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
     "emit", "release_and_start", "decline", "history", "tenants", "page", "plan", "due_endpoints", "claim",
@@ -19,7 +20,7 @@ VERBS = (
     "warn_endpoint", "forget_deliveries", "survey", "leave", "take_submit", "take_upload", "claim_key", "end_claim",
     "configure", "keep_secret", "keep_part", "keep_snapshot", "grant", "shut", "ask", "answer", "note", "live",
     "ask_backfill", "claim_backfill", "keep_backfill",
-    "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint",
+    "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint", "fork",
 )  # fmt: skip
 
 _REGISTER = """

@@ -46,7 +46,7 @@ class Started(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of one decision; `refused_by` says whose guard forbade it, `job` or `worker`."""
+    """What became of one decision; `refused_by` says whose guard forbade it: `job`, `worker` or `archive`."""
 
     word: Word
     position: str = ""

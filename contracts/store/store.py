@@ -1,7 +1,9 @@
 """The store as a service opens it: one client, one batcher, and the calls grouped by who makes them."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from redis.asyncio import Redis
 
@@ -20,13 +22,14 @@ from contracts.store.directory import LAYOUT, Directory
 from contracts.store.jobs import Jobs
 from contracts.store.leadership import Leadership
 from contracts.store.live import Live
-from contracts.store.log import GroupReader, LogReader
+from contracts.store.log import GroupReader, LogReader, Poison
 from contracts.store.questions import Questions
 from contracts.store.readers import last_position, needed_from
 from contracts.store.resources import Resources
 from contracts.store.snapshots import Snapshots
 from contracts.store.words import Word
 from contracts.store.write import KeyRing, Write, encode
+from contracts.wire import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +41,26 @@ class PoolMeta:
     epoch: int
 
 
+class LogTail(Protocol):
+    """Follows a log; `position` is that of the last entry it gave, and may be set."""
+
+    @property
+    def position(self) -> str: ...
+    @position.setter
+    def position(self, position: str) -> None: ...
+    async def read(self, count: int = 200, block_ms: int | None = None) -> list[Entry | Poison]:
+        """Return the next entries, waiting up to `block_ms` for the first. Raises Unavailable."""
+
+
 class Store:
-    """Open with `Store(url)`, use inside one event loop, close with `aclose`."""
+    """Open with `Store(url)`, use inside one event loop, close with `aclose`.
+
+    `archived_tail`: makes readers that go on in the archive, in processes that have one (`contracts.archive`).
+    """
 
     def __init__(self, url: str, *, retries: int = 2) -> None:
         self.url = url
+        self.archived_tail: Callable[[str, str], LogTail] | None = None
         self.client: Redis = command_client(url, retries=retries)
         self.batcher = Batcher(self.client, retries)
         self._channels: list[Channel] = []
@@ -82,8 +100,10 @@ class Store:
         write = encode(Write(subject, (event,), of_job=False), ring)
         return replies.reply(await self.batcher.call("note", ring.keys, [now_ms, write_id, write]))
 
-    def tail(self, pool: str, position: str) -> LogReader:
+    def tail(self, pool: str, position: str) -> LogTail:
         """Return a reader of the pool's log from a position on, with a blocking connection of its own."""
+        if self.archived_tail is not None:
+            return self.archived_tail(pool, position)
         return LogReader(self.channel(), keys.log(pool), position)
 
     def group(self, pool: str, group: str, consumer: str) -> GroupReader:

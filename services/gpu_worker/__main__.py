@@ -10,11 +10,12 @@ from importlib import metadata
 
 import uvloop
 
+from contracts.archive import open_archive
 from contracts.artifacts import Shelf, open_objects
 from contracts.errors import ConfigError
 from contracts.models import ModelRegistry, load
 from contracts.secrecy import hide_this_process
-from contracts.settings import load_settings
+from contracts.settings import Settings, load_settings
 from contracts.store import Store
 from contracts.telemetry import configure_logging
 from services.gpu_worker.config import WorkerConfig, worker_config
@@ -36,13 +37,13 @@ def main() -> int:
             raise ConfigError(["HEADRACE_REDIS__URL: give the store's address; `headrace up` starts one by itself"])
         shelf = Shelf(open_objects(settings))
         configure_logging("gpu_worker", settings.log.level)
-        return uvloop.run(serve(settings.redis.url, config, models, shelf, gpus))
+        return uvloop.run(serve(settings, config, models, shelf, gpus))
     except (ConfigError, DeviceError) as error:
         print(error, file=sys.stderr)
         return 2
 
 
-async def serve(url: str, config: WorkerConfig, models: ModelRegistry, shelf: Shelf, gpus: Gpus) -> int:
+async def serve(settings: Settings, config: WorkerConfig, models: ModelRegistry, shelf: Shelf, gpus: Gpus) -> int:
     """Run until SIGTERM or SIGINT; a second one ends the wait for running attempts."""
     stop, hurry = asyncio.Event(), asyncio.Event()
 
@@ -54,7 +55,8 @@ async def serve(url: str, config: WorkerConfig, models: ModelRegistry, shelf: Sh
     # What is alive now lives as long as the process, and a job makes hundreds of objects and hardly ever a cycle.
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-    store = Store(url)
+    store = Store(settings.redis.url)
+    open_archive(store, settings)
     try:
         settled = await Supervisor(store, config, models, os.environ, shelf, gpus).run(stop, hurry)
     finally:

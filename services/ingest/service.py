@@ -15,6 +15,7 @@ import structlog
 from aiohttp import web
 
 from contracts import profile_folder
+from contracts.archive import open_archive
 from contracts.artifacts import Shelf, open_objects
 from contracts.models import load
 from contracts.settings import Settings
@@ -97,6 +98,7 @@ class IngestService:
     def __init__(self, settings: Settings) -> None:
         # One try each: a caller waits two seconds at most, and knows how to repeat.
         store = Store(settings.redis.url, retries=0)
+        open_archive(store, settings)
         readiness = Readiness(
             clock=time.monotonic,
             wall_ms=wall_ms,

@@ -8,10 +8,11 @@ import asyncio
 import random
 from collections import defaultdict
 
-from contracts.errors import StoreUnavailable
+from contracts.errors import StoreUnavailable, Unavailable
 from contracts.job import TERMINAL
 from contracts.store import Store
-from contracts.store.log import LogReader, Poison, pause
+from contracts.store.log import Poison, pause
+from contracts.store.store import LogTail
 
 MAX_WAITING = 1_000
 BLOCK_MS = 500
@@ -26,7 +27,7 @@ class JobWatch:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: dict[str, Waiters] = defaultdict(dict)
-        self._readers: dict[str, LogReader] = {}
+        self._readers: dict[str, LogTail] = {}
         self._tails: dict[str, asyncio.Task[None]] = {}
         self._stop = asyncio.Event()
 
@@ -70,12 +71,12 @@ class JobWatch:
         reader.position = position
         self._tails[pool] = asyncio.create_task(self._tail(reader, self._waiting[pool]))
 
-    async def _tail(self, reader: LogReader, waiters: Waiters) -> None:
+    async def _tail(self, reader: LogTail, waiters: Waiters) -> None:
         failures = 0
         while waiters and not self._stop.is_set():
             try:
                 entries = await reader.read(count=500, block_ms=BLOCK_MS)
-            except StoreUnavailable:
+            except Unavailable:
                 failures += 1
                 await pause(failures, self._stop, random.random())
                 continue

@@ -10,6 +10,7 @@ from importlib import metadata
 
 import uvloop
 
+from contracts.archive import open_archive
 from contracts.deliveries import circuit_of
 from contracts.errors import ConfigError
 from contracts.outbound.guard import Outbound
@@ -69,6 +70,7 @@ async def serve(settings: Settings, log: Logger) -> bool:
         answer_bytes=webhook.answer_bytes,
     )
     store = Store(settings.redis.url)
+    open_archive(store, settings)
     places = Places(webhook.concurrency, webhook.endpoint_concurrency)
     plan = Plan(Schedule(webhook.schedule), circuit_of(webhook.circuit_s), webhook.disable_after_s)
     courier = Courier(store, sender, plan=plan, places=places, log=log)

@@ -15,6 +15,7 @@ from asyncio import FIRST_COMPLETED
 import uvloop
 
 from contracts import models
+from contracts.archive import open_archive
 from contracts.errors import ConfigError, HeadraceError, StoreUnavailable
 from contracts.secrecy import hide_this_process
 from contracts.settings import Settings, load_settings
@@ -36,6 +37,7 @@ async def serve(settings: Settings, log: Logger) -> None:
     named = models.load(settings.pipelines).pools
     config = make_config(settings)
     store = Store(settings.redis.url)
+    open_archive(store, settings)
     following: asyncio.Task[None] | None = None
     try:
         pools = await _open(store, named, stop)
@@ -116,6 +118,7 @@ async def _keep_apart(pool: str) -> None:
 
 async def _snapshot(settings: Settings, pool: str, log: Logger) -> int:
     store = Store(settings.redis.url)
+    open_archive(store, settings)
     try:
         kept = await fold_and_keep(store, pool)
     except HeadraceError as error:

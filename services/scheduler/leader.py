@@ -109,7 +109,7 @@ class Leader:
         seen = Observed(
             now_ms=self._clock.now_ms(mono_ms()),
             turn=self._number + 1,
-            needed_from=self.watch.needed_from,
+            needed_from=self._needed_from,
             lost_workers=leases.lost_workers(state.workers),
             lost_attempts=leases.lost_attempts(),
             mismatches=self._suspicions.judge(state),
@@ -136,7 +136,7 @@ class Leader:
         return True
 
     def _build(self, decisions: list[Decision]) -> Turn:
-        trim = retention.trim_below(self._state, self.watch.needed_from, self.watch.snapshot_position)
+        trim = retention.trim_below(self._state, self._needed_from, self.watch.snapshot_position)
         trims = entry_key(trim) > entry_key(self._trimmed)
         self._trimmed = trim if trims else self._trimmed
         return build_turn(
@@ -172,6 +172,11 @@ class Leader:
             for event in decision.write.events if verdict.applied else ():
                 if event.TYPE in _NOTABLE:
                     self._log.warning(_NOTABLE[event.TYPE], pool=self._pool, subject=decision.write.subject)
+
+    @property
+    def _needed_from(self) -> str:
+        """From where the log and its jobs are still needed, as far as it is ours to forget and to trim."""
+        return START if self.watch.is_archived else self.watch.needed_from
 
     def _ask_for_tokens(self) -> None:
         limits, now_ms = self._state.limits, self._clock.now_ms(mono_ms())

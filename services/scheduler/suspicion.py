@@ -35,8 +35,9 @@ class Suspicions:
         """Note the verdict on a decision that was made at `basis`."""
         if verdict.applied:
             self._unexplained.pop(_key(decision, verdict), None)
-        # a heartbeat that moved on is a worker that lives: nothing of that is in the log, and nothing is wrong
-        elif not _waits_for_heartbeat(decision, verdict):
+        # A heartbeat that moved on is a worker that lives, and an archivist that came forgets from now on: nothing of
+        # either is in the log, and nothing is wrong.
+        elif not _waits_for_heartbeat(decision, verdict) and verdict.refused_by != "archive":
             self._refused.append(_Refused(decision, verdict, basis))
 
     def judge(self, state: PoolState) -> list[Decision]:

@@ -8,8 +8,9 @@ import asyncio
 import random
 from collections import deque
 
-from contracts.errors import StoreUnavailable
-from contracts.store.log import LogReader, Poison, pause
+from contracts.errors import Unavailable
+from contracts.store.log import Poison, pause
+from contracts.store.store import LogTail
 from contracts.wire import Entry
 
 READ_COUNT = 500
@@ -20,7 +21,7 @@ MOST_AHEAD = 20_000
 class Tail:
     """Reads one log from a position on; run `follow` as a task."""
 
-    def __init__(self, reader: LogReader, arrived: asyncio.Event) -> None:
+    def __init__(self, reader: LogTail, arrived: asyncio.Event) -> None:
         self._reader = reader
         self._entries: deque[Entry | Poison] = deque()
         self._room = asyncio.Event()
@@ -41,7 +42,7 @@ class Tail:
                 await self._room.wait()
             try:
                 entries = await self._reader.read(count=READ_COUNT, block_ms=BLOCK_MS)
-            except StoreUnavailable:
+            except Unavailable:
                 failures += 1
                 await pause(failures, stop, random.random())
                 continue

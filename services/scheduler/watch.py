@@ -1,4 +1,5 @@
-"""What a leader watches beside the log: the workers' pulses, how far the notifier is, where the newest snapshot stands.
+"""What a leader watches beside the log: the workers' pulses, how far the notifier is, where the newest snapshot stands,
+whether the log has an archive.
 
 A loop of its own: a slow read here never delays a turn. A read that fails restarts all leases; the two positions only
 move forward, so an old value of theirs is safe.
@@ -35,6 +36,7 @@ class Watch:
         self.look_count = 0  # successful ones
         self.needed_from = START
         self.snapshot_position = START
+        self.is_archived = False  # then the archivist forgets and trims
         self._positions_at_ms: int | None = None
 
     async def follow(self, period_ms: int, stop: asyncio.Event) -> None:
@@ -60,6 +62,7 @@ class Watch:
         if self._positions_at_ms is None or mono_ms() - self._positions_at_ms >= POSITIONS_EVERY_MS:
             self.needed_from = await self._store.needed_by(self._pool, keys.GROUP_NOTIFIER)
             self.snapshot_position = (await self._store.snapshots.pointer(self._pool)).position
+            self.is_archived = await self._store.archive.manifest(self._pool) is not None
             self._positions_at_ms = mono_ms()
 
 

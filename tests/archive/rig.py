@@ -10,6 +10,7 @@ from contracts.store.records import Record, RecordReader
 
 POOL = "default"
 TOKEN = "archivist"
+PLACE = "here"
 
 
 class Log:
@@ -32,7 +33,7 @@ class Log:
 
     async def seal(self, count: int, *, say: bool = True) -> None:
         """Seal the next entries; without `say` as an archivist that dies before it says so."""
-        manifest = (await self.store.archive.lead(POOL, TOKEN, 60_000)).manifest
+        manifest = (await self.store.archive.lead(POOL, TOKEN, 60_000, PLACE)).manifest
         assert manifest is not None
         records = (await self._reader.after(POOL, manifest.upto, count)).records
         if not records:

@@ -6,7 +6,7 @@ import pytest
 
 from contracts.archive import ArchiveTail, Gone, SegmentName
 from contracts.store import Store, keys
-from tests.archive.rig import POOL, Log
+from tests.archive.rig import PLACE, POOL, Log
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -111,7 +111,8 @@ async def test_another_token_changes_nothing(log: Log) -> None:
     await log.seal(2)
     calls, other = log.store.archive, "other"
 
-    assert (await calls.lead(POOL, other, 1000)).manifest is None
+    assert (await calls.lead(POOL, other, 1000, PLACE)).manifest is None
+    assert (await calls.lead(POOL, "archivist", 1000, "there")).elsewhere == PLACE
     assert await calls.trim(POOL, other) is None
     assert await calls.forget(POOL, other, "completed", "9-9", []) is None
     assert (await calls.seal(POOL, other, log.written[1], log.written[2], "0" * 64, 1, [])).word == "FENCED"

@@ -13,7 +13,7 @@ local function forget(keys, args)
     local last = redis.call('HGET', keys[w.k], 'p')
     if word == WORDS.gone then
       redis.call('ZREM', keys[4], w.j)
-    elseif not word and not before(h[2], last) and before(last, args[3]) then
+    elseif not word and w.forget and not before(h[2], last) and before(last, args[3]) then
       local p = commit(keys, keys[2], keys[3], id_for(args[1]), w)
       redis.call('SET', keys[w.forget[1]], p, 'EX', w.forget[2])
       redis.call('ZREM', keys[w.forget[3]], w.j)

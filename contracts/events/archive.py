@@ -1,0 +1,17 @@
+"""What the archivist says in the log about the archive of that log."""
+
+from typing import ClassVar
+
+from contracts.events.root import Event
+
+
+class LogCheckpointed(Event):
+    """archivist: the archive up to `position` has this digest, signed (`contracts/archive/checkpoints.py`)."""
+
+    TYPE: ClassVar[str] = "log.checkpointed"
+    position: str
+    hash: str
+    count: int
+    epoch: int
+    key_id: str
+    signature: str

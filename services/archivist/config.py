@@ -1,0 +1,47 @@
+"""What the archivist is told: times in ms, sizes as counts. Read from `Settings` in `__main__` only."""
+
+from dataclasses import dataclass
+
+from contracts.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When entries are sealed."""
+
+    seal_ms: int = 60_000  # at latest so long after they were written,
+    seal_entries: int = 10_000  # or when so many wait; the most in one segment
+    settle_ms: int = 10_000  # and never before
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivistConfig:
+    """Settings of one archivist."""
+
+    pace: Pace = Pace()
+    completed_ms: int = 3_600_000  # how long ended jobs are kept,
+    failed_ms: int = 86_400_000  # and those that did not complete
+    known_for_s: int = 86_400  # how long a forgotten id stays known
+    checkpoint_ms: int = 600_000
+    lease_ms: int = 10_000
+
+    @property
+    def look_ms(self) -> int:
+        """Time between two looks at a pool."""
+        return max(20, min(1_000, self.pace.seal_ms // 5, self.lease_ms // 4))
+
+
+def make_config(settings: Settings) -> ArchivistConfig:
+    """Return what the archivist needs of all settings."""
+    archive, retention = settings.archive, settings.retention
+    return ArchivistConfig(
+        Pace(_ms(archive.seal_s), archive.seal_entries, _ms(archive.settle_s)),
+        completed_ms=_ms(retention.completed_s),
+        failed_ms=_ms(retention.failed_s),
+        known_for_s=max(1, round(retention.idempotency_s)),
+        checkpoint_ms=_ms(archive.checkpoint_s),
+    )
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

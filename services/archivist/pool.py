@@ -1,0 +1,218 @@
+"""The archivist of one pool: takes the lead, adopts, seals, trims, forgets, signs, in the order that loses nothing.
+
+Promises: a segment is on the disk before the manifest names it, and named before anything of it leaves the log; after
+any failure it begins again from what store and archive say, so a half done step is done once, or done again to the
+same end.
+"""
+
+import asyncio
+import random
+import secrets
+from collections.abc import Sequence
+
+from contracts.archive import Archive, seal
+from contracts.archive.checkpoints import SECRET, SUBJECT, Signer
+from contracts.archive.names import SegmentName
+from contracts.errors import ConfigError, HeadraceError
+from contracts.ids import mint_token
+from contracts.positions import before, entry_key
+from contracts.store import Store, keys
+from contracts.store.archive import Manifest
+from contracts.store.log import pause
+from contracts.store.records import Record, RecordReader, may_lack
+from contracts.store.words import Word
+from contracts.store.write import Write
+from contracts.telemetry import Logger
+from services.archivist import adopting, checkpoints, sealing
+from services.archivist.config import ArchivistConfig
+from services.archivist.forgetting import forgettable
+
+MOST_FORGOTTEN = 100  # in one call
+ELSEWHERE = (
+    "HEADRACE_ARCHIVE__URL: the archive of pool {pool} lies elsewhere: a directory serves one host, and another one "
+    "was given before; give that one, or an object store that all hosts reach"
+)
+MOST_ROUNDS = 50  # of one kind before the others have their turn
+
+
+class TakenOver(HeadraceError):
+    """Another archivist leads this pool now; what was under way is its matter."""
+
+    code = "fenced"
+
+
+class PoolArchivist:
+    """One candidate for the archive of one pool; run `follow` as a task."""
+
+    def __init__(
+        self, store: Store, archive: Archive, place: str, pool: str, config: ArchivistConfig, log: Logger
+    ) -> None:  # fmt: skip
+        self._store, self._archive, self._place, self._pool, self._config = store, archive, place, pool, config
+        self._log = log.bind(pool=pool)
+        self._reader = RecordReader(store.channel())
+        self._token = mint_token(random.SystemRandom().getrandbits(80))
+        self._manifest: Manifest | None = None  # of this term, once what was found is adopted
+        self._now_ms = 0
+
+    async def follow(self, stop: asyncio.Event) -> None:
+        """Work until `stop`, whatever goes away meanwhile."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                await self.run_once()
+                failures = 0
+            except ConfigError:
+                raise
+            except (HeadraceError, OSError) as error:
+                failures += 1
+                self._log.warning("archiving_failed", reason=str(error), failures_count=failures)
+                await pause(min(failures, 6), stop, random.random())
+            await _sleep(self._config.look_ms, stop)
+        await self._resign()
+
+    async def run_once(self) -> None:
+        """Do all that is due. Raises Unavailable, Corrupt, TakenOver; then the next look begins from the start."""
+        try:
+            await self._do_what_is_due()
+        except BaseException:
+            self._manifest = None
+            raise
+
+    async def _do_what_is_due(self) -> None:
+        begins = self._manifest is None
+        if not await self._lead():
+            return
+        if begins:
+            self._log.info("archive_taken", upto=self._of.upto, count=self._of.count)
+            await self._adopt()
+        for _ in range(MOST_ROUNDS):
+            if not await self._seal_next():
+                break
+        if self._pool != keys.SYSTEM:  # every process folds all of that log when it starts
+            await self._trim()
+            await self._forget()
+        await self._sign()
+
+    async def _seal_next(self) -> bool:
+        """Seal the next segment, if it is time; returns whether there may be another."""
+        pace = self._config.pace
+        waiting = (await self._reader.after(self._pool, self._of.upto, pace.seal_entries)).records
+        records = sealing.due(waiting, self._now_ms, pace, self._config.look_ms)
+        if not records:
+            return False
+        segment, packed = await self._archive.run(
+            seal, self._pool, self._of.epoch, bytes.fromhex(self._of.digest), records
+        )
+        await self._archive.run(self._archive.shelf.put, segment, packed)
+        await self._keep_bodies(segment.name, records)
+        await self._say(records, segment.after.hex())
+        return True
+
+    async def _keep_bodies(self, name: SegmentName, records: Sequence[Record]) -> None:
+        """Keep what people wrote and were answered, before anything may forget it."""
+        bodies = await self._store.archive.bodies(self._pool, sealing.bodied(records))
+        if bodies:
+            await self._archive.run(self._archive.shelf.put_bodies, self._pool, name, bodies)
+
+    async def _say(self, records: Sequence[Record], digest: str) -> None:
+        """Move the manifest: from now on the segment counts."""
+        upto = records[-1].position
+        reply = await self._store.archive.seal(
+            self._pool, self._token, self._of.upto, upto, digest, len(records), sealing.moves(records)
+        )
+        if not reply.applied or not await self._lead():
+            raise TakenOver(self._pool)
+        self._log.info("segment_sealed", upto=upto, entries_count=len(records))
+
+    async def _trim(self) -> None:
+        for _ in range(MOST_ROUNDS):
+            trimmed = await self._store.archive.trim(self._pool, self._token)
+            if trimmed is None or not trimmed[1]:
+                return
+            self._log.info("log_trimmed", position=trimmed[0], entries_count=trimmed[1])
+
+    async def _forget(self) -> None:
+        config = self._config
+        needed_from = await self._store.needed_by(self._pool, keys.GROUP_NOTIFIER)
+        for kind, kept_ms in (("completed", config.completed_ms), ("failed", config.failed_ms)):
+            for _ in range(MOST_ROUNDS):
+                before_ms = self._now_ms - kept_ms
+                job_ids = await self._store.archive.ended(self._pool, kind, before_ms, MOST_FORGOTTEN)
+                standings = await self._store.archive.standings(self._pool, job_ids)
+                writes = forgettable(job_ids, standings, config.known_for_s)
+                count = await self._store.archive.forget(self._pool, self._token, kind, needed_from, writes)
+                if not count or len(job_ids) < MOST_FORGOTTEN:
+                    break
+
+    async def _sign(self) -> None:
+        of = self._of
+        if not checkpoints.is_due(of, self._now_ms, self._config.checkpoint_ms):
+            return
+        seed = await self._store.directory.keep_secret(SECRET, secrets.token_hex(32))
+        event = Signer(bytes.fromhex(seed)).sign(self._pool, of.epoch, of.upto, of.count, of.digest)
+        write = Write(SUBJECT, (event,), of_job=False)
+        reply = await self._store.archive.checkpoint(self._pool, self._token, of.count, write)
+        if reply.word is Word.APPLIED:
+            self._log.info("checkpoint_signed", position=of.upto, count=of.count)
+
+    async def _adopt(self) -> None:
+        """Take in what an archivist that died had kept and not said yet; set aside what the log does not hold."""
+        names = await self._archive.run(self._archive.shelf.names, self._pool)
+        if await self._has_lost(names):
+            await self._fork(max((name.last for name in names), key=entry_key, default=self._of.upto))
+        for name in adopting.unsaid(names, self._of.upto):
+            segment = await self._archive.open(self._pool, name)
+            log = (await self._reader.after(self._pool, self._of.upto, len(segment.records))).records
+            if adopting.is_next(segment, log, self._of):
+                await self._keep_bodies(name, segment.records)
+                await self._say(segment.records, segment.after.hex())
+                self._log.info("segment_adopted", first=name.first, last=name.last)
+            else:
+                await self._archive.run(self._archive.shelf.set_aside, self._pool, name)
+                self._log.error("segment_set_aside", first=name.first, last=name.last)
+
+    async def _has_lost(self, names: Sequence[SegmentName]) -> bool:
+        """Whether the log lacks, or contradicts, what was archived of it."""
+        if entry_key(await self._store.end_of_log(self._pool)) < entry_key(self._of.upto):
+            return True
+        for name in names[-1:]:
+            last = (await self._archive.open(self._pool, name)).records[-1]
+            found = await self._reader.after(self._pool, before(name.last), 1)
+            is_trimmed = may_lack(before(name.last), found.trimmed)
+            return not is_trimmed and found.records[:1] != [last]
+        return False
+
+    async def _fork(self, highest: str) -> None:
+        """Begin a new epoch: what positions of this one mean is not sure any more."""
+        epoch = await self._store.archive.fork(self._pool, self._token, self._of.epoch, highest)
+        self._log.error("log_forked", epoch=epoch, highest=highest, reason="the log lacks what was archived of it")
+        if not await self._lead():
+            raise TakenOver(self._pool)
+
+    async def _lead(self) -> bool:
+        """Keep the lead and read the manifest; False when it is somebody else's."""
+        lead = await self._store.archive.lead(self._pool, self._token, self._config.lease_ms, self._place)
+        if lead.elsewhere:
+            raise ConfigError([ELSEWHERE.format(pool=self._pool)])
+        self._manifest, self._now_ms = lead.manifest, lead.now_ms
+        return lead.manifest is not None
+
+    @property
+    def _of(self) -> Manifest:
+        if self._manifest is None:
+            raise TakenOver(self._pool)
+        return self._manifest
+
+    async def _resign(self) -> None:
+        try:
+            await self._store.archive.resign(self._pool, self._token)
+        except HeadraceError:
+            return  # the lease ends by itself
+
+
+async def _sleep(ms: int, stop: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(ms / 1000):
+            await stop.wait()
+    except TimeoutError:
+        return
