@@ -58,3 +58,13 @@ def before(position: str) -> str:
     if seq:
         return f"{ms}-{seq - 1}"
     return f"{ms - 1}-{2**64 - 1}" if ms else START
+
+
+def next_key(position: str) -> tuple[int, int]:
+    """Return the key of the first position after this one.
+
+    >>> next_key("7-3"), next_key("6-18446744073709551615") == entry_key("7-0")
+    ((7, 4), True)
+    """
+    ms, seq = entry_key(position)
+    return (ms, seq + 1) if seq < 2**64 - 1 else (ms + 1, 0)

@@ -17,7 +17,7 @@ from contracts.archive.segments import Segment
 from contracts.archive.shelf import SegmentShelf
 from contracts.artifacts import Objects, StoreAway
 from contracts.errors import HeadraceError, Unavailable
-from contracts.positions import START, before, entry_key
+from contracts.positions import START, before, entry_key, next_key
 from contracts.store import Store
 from contracts.store.archive import Manifest
 from contracts.store.records import Record, RecordReader, may_lack
@@ -96,11 +96,11 @@ class Archive:
         if entry_key(manifest.upto) <= entry_key(after) or may_lack(after, manifest.below):
             raise Gone(after, first)
         names = await self._sealed(pool, manifest.upto)
-        place = bisect_left(names, _next(after), key=lambda name: entry_key(name.last))
+        place = bisect_left(names, next_key(after), key=lambda name: entry_key(name.last))
         if place == len(names):
             raise Gone(after, first)
         records = (await self.open(pool, names[place])).records
-        return records[bisect_left(records, _next(after), key=lambda record: entry_key(record.position)) :]
+        return records[bisect_left(records, next_key(after), key=lambda record: entry_key(record.position)) :]
 
     async def oldest(self, pool: str) -> str:
         """Return a position right before the oldest entry there is."""
@@ -162,11 +162,6 @@ class Archive:
                 self._unpacked.popitem(last=False)
         self._unpacked.move_to_end(key)
         return lines
-
-
-def _next(position: str) -> tuple[int, int]:
-    ms, seq = entry_key(position)
-    return ms, seq + 1
 
 
 def _walk(lines: bytes, position: str, after: int, most: int) -> list[Entry]:

@@ -7,7 +7,7 @@ knows about its hole instead of jumping it.
 from typing import NamedTuple
 
 from contracts.errors import Corrupt, StoreUnavailable
-from contracts.positions import START, entry_key
+from contracts.positions import START, entry_key, next_key
 from contracts.store import keys
 from contracts.store.channel import Channel
 from contracts.store.clients import COMMAND_TIMEOUT_S, LOST
@@ -66,8 +66,7 @@ def may_lack(after: str, trimmed: str) -> bool:
     >>> may_lack("5-0", "5-1"), may_lack("5-0", "5-2"), may_lack("0-0", "0-0")
     (False, True, False)
     """
-    ms, seq = entry_key(after)
-    return (ms, seq + 1) < entry_key(trimmed)
+    return next_key(after) < entry_key(trimmed)
 
 
 def _records(raw: object) -> list[Record]:

@@ -14,6 +14,7 @@ from contracts.artifacts.local import LocalObjects
 from contracts.positions import entry_key
 from contracts.store import Store, Word, keys
 from contracts.store.jobs import Limits
+from contracts.store.log import GroupReader
 from contracts.store.write import JobGuard, Write
 from services.archivist.config import ArchivistConfig, Pace
 from services.archivist.pool import PoolArchivist
@@ -64,7 +65,11 @@ class Pool:
         self.archive = Archive(store, self.objects)
         self.seen: dict[str, tuple[bytes, ...]] = {}  # by position, as the log had it
         self.minted = 0
-        self._group = store.group(POOL, keys.GROUP_NOTIFIER, "n")
+        self._group = self.group("n")
+
+    def group(self, consumer: str) -> GroupReader:
+        """A member of the notifier's group."""
+        return self.store.group(POOL, keys.GROUP_NOTIFIER, consumer)
 
     def archivist(self, gate: Callable[[str], None] | None = None, config: ArchivistConfig = AT_ONCE) -> PoolArchivist:
         """A new process: with another token, which knows nothing of the one before."""

@@ -1,0 +1,123 @@
+"""Memory stays bounded: what has ended goes by itself, all of it, and nobody waits for its going."""
+
+from dataclasses import replace
+
+from contracts import events as ev
+from contracts import ids
+from contracts.positions import entry_key
+from contracts.store import Store, Word, keys
+from contracts.store.jobs import Limits
+from contracts.store.write import Write
+from services.archivist.config import Pace
+from tests.archivist.rig import AT_ONCE, POOL, TENANT, Pool
+from tests.scheduler.rig import eventually
+
+SECONDS = replace(AT_ONCE, pace=Pace(0, 1_000, 0), known_for_s=1)
+
+
+async def sweep(pool: Pool) -> None:
+    """All that a running stack does beside the jobs: fold, plan, seal, trim, forget."""
+    for _ in range(3):  # what is written while forgetting is sealed the next time
+        await pool.snapshot_here()
+        await pool.plan(10_000)
+        await pool.archivist(config=SECONDS).run_once()
+        await pool.store.client.hset(keys.archive(POOL), "until", 0)
+
+
+async def used(store: Store) -> int:
+    """Bytes of all keys of the pool."""
+    names = [name async for name in store.client.scan_iter(f"hr:{{{POOL}}}:*", count=1_000)]
+    sizes = [await store.client.memory_usage(name, samples=0) for name in names]
+    return sum(size or 0 for size in sizes)
+
+
+async def test_memory_levels_off_when_jobs_end_as_fast_as_they_come(pool: Pool) -> None:
+    """Field cases 84 and 85: nothing of finished jobs stays: no hash, no body of 20 kB, no entry, no other key."""
+    sizes, counts = list[int](), list[int]()
+    for _ in range(4):
+        for _ in range(150):
+            await pool.cancel(await pool.job(b'{"prompt":"%s"}' % (b"x" * 20_000)))
+        await sweep(pool)
+        counts.append(await eventually(pool.store.client.dbsize, lambda count: count < 30))
+        sizes.append(await used(pool.store))
+
+    waiting = [await pool.job(b"x" * 20_000) for _ in range(10)]
+    share = await used(pool.store) - sizes[-1]
+    assert sizes[3] < 1.1 * max(sizes[:2]) + 20_000
+    assert sizes[3] < 3 * share + 200_000
+    assert counts[3] <= counts[0] + 2
+    assert await pool.store.jobs.page(POOL, TENANT) == waiting[::-1]
+    assert await pool.store.client.xlen(keys.log(POOL)) < 450  # whole nodes of 100
+
+
+async def test_the_notifier_pins_what_it_has_not_planned(pool: Pool) -> None:
+    """why.md 6: its hash and its body stay until the deliveries of a job are planned, however long that takes."""
+    job_id = await pool.job()
+    await pool.cancel(job_id)
+    await pool.snapshot_here()
+    for _ in range(3):
+        await pool.archivist(config=SECONDS).run_once()
+        await pool.store.client.hset(keys.archive(POOL), "until", 0)
+
+    assert await pool.store.client.exists(keys.job(POOL, job_id), keys.body(POOL, job_id)) == 2
+    await sweep(pool)
+    assert await pool.store.client.exists(keys.job(POOL, job_id), keys.body(POOL, job_id)) == 0
+    assert await pool.archive.body(POOL, job_id) == b"{}"
+
+
+async def test_an_entry_that_is_gone_while_it_is_pending_holds_up_nothing(pool: Pool) -> None:
+    """Field case 86: a pending entry without a body is acknowledged away, and the log is trimmed past it."""
+    await pool.cancel(await pool.job())
+    (lost,) = [message.position for message in await pool.group("dead").read(1, None)]
+    await pool.store.client.xdel(keys.log(POOL), lost)
+    await sweep(pool)
+    pinned = await pool.store.client.hget(keys.meta(POOL), "trimmed")
+
+    _, messages = await pool.group("alive").take_over(0)
+    poison = [message.entry() for message in messages]
+    await pool.store.deliveries.plan(POOL, keys.GROUP_NOTIFIER, [], [], poison)
+    await sweep(pool)
+
+    trimmed = await pool.store.client.hget(keys.meta(POOL), "trimmed")
+    assert [(entry.position, entry.deleted) for entry in poison] == [(lost, True)]
+    assert pinned is None or entry_key(pinned.decode()) <= entry_key(lost)
+    assert entry_key(trimmed.decode()) > entry_key(lost)
+    assert await pool.store.client.xlen(keys.poison(POOL)) == 1
+
+
+async def test_the_sweep_of_many_holds_up_no_command(pool: Pool) -> None:
+    """Field case 87: no command of sealing, trimming and forgetting takes 50 ms, and no script is cached."""
+    client = pool.store.client
+    await client.config_set("slowlog-log-slower-than", 50_000)
+    await client.slowlog_reset()
+    for _ in range(1_500):
+        await pool.cancel(await pool.job())
+    await sweep(pool)
+
+    assert await client.zcard(keys.ended(POOL, "failed")) == 0
+    assert await client.slowlog_get() == []
+    assert (await client.info("memory"))["number_of_cached_scripts"] == 0
+
+
+async def test_jobs_of_a_far_future_vanish_when_they_are_cancelled(pool: Pool) -> None:
+    """Field case 88: ten years ahead, cancelled, gone; keys are as before. (The door refuses more than its limit.)"""
+    await pool.cancel(await pool.job())
+    await sweep(pool)
+    before = await pool.store.client.dbsize()
+    jobs = []
+    for number in range(200):
+        job_id = ids.mint_job_id(1_764_457_300_000, number, "aa")
+        events = (
+            ev.JobCreated(tenant_id=TENANT, model="echo@1", timeout_ms=1, body_bytes=2),
+            ev.JobScheduled(run_at_ms=2_100_000_000_000),
+        )
+        reply = await pool.store.jobs.admit(POOL, Write(job_id, events), b"{}", TENANT, Limits())
+        assert reply.word is Word.APPLIED
+        jobs.append(job_id)
+    for job_id in jobs:
+        await pool.cancel(job_id)
+
+    await sweep(pool)
+
+    await eventually(pool.store.client.dbsize, lambda count: count <= before)
+    assert await pool.store.client.pubsub_channels() == []
