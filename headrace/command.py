@@ -69,6 +69,16 @@ def path_segment(text: str, also: str = "") -> str:
     return text
 
 
+def read_input(path: Path, hint: str) -> bytes:
+    """What a file holds, or standard input for -; one that cannot be read is a usage error."""
+    try:
+        return typer.get_binary_stream("stdin").read() if str(path) == "-" else path.read_bytes()
+    except RuntimeError:  # it was closed before we began
+        raise typer.BadParameter("there is no standard input", param_hint=hint) from None
+    except OSError as fault:
+        raise typer.BadParameter(f"{path} cannot be read: {fault.strerror}", param_hint=hint) from None
+
+
 def exit_for_error(error: HeadraceError) -> Exit:
     """The exit code for an error of our own."""
     if isinstance(error, ConfigError):

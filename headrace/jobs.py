@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.client import Answer, Client, JsonObject
-from headrace.command import KeyFile, Limit, Output, Url, call, path_segment
+from headrace.command import KeyFile, Limit, Output, Url, call, path_segment, read_input
 from headrace.exits import Exit
 from headrace.job_logs import logs
 from headrace.many_jobs import batch, cancel, update
@@ -186,9 +186,8 @@ def _read_body(path: Path | None) -> JsonObject:
     if path is None:
         return {}
     try:
-        text = typer.get_binary_stream("stdin").read() if str(path) == "-" else path.read_bytes()
-        found = read_json(text)
-    except (OSError, ValueError) as fault:
+        found = read_json(read_input(path, "--body"))
+    except ValueError as fault:
         raise typer.BadParameter(str(fault), param_hint="--body") from fault
     if not isinstance(found, dict):
         raise typer.BadParameter("not a JSON object", param_hint="--body")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headrace.client import Client, JsonObject
-from headrace.command import KeyFile, Output, Url, call, path_segment
+from headrace.command import KeyFile, Output, Url, call, path_segment, read_input
 from headrace.exits import Exit
 from headrace.output import Format, note, show_list, show_one
 from headrace.strict_json import read_json
@@ -129,9 +129,8 @@ def _row(item: JsonObject) -> JsonObject:
 
 def _read_items(file: Path) -> list[object]:
     try:
-        text = typer.get_binary_stream("stdin").read() if str(file) == "-" else file.read_bytes()
-        found = _parse(text)
-    except (OSError, ValueError) as fault:
+        found = _parse(read_input(file, "FILE"))
+    except ValueError as fault:
         raise typer.BadParameter(str(fault), param_hint="FILE") from fault
     if not found:
         raise typer.BadParameter("holds no job", param_hint="FILE")

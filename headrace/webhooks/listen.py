@@ -8,7 +8,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated
 
@@ -25,6 +25,7 @@ from headrace.webhooks.receiver import Receiver
 from headrace.webhooks.signing import SecretFile, read_secret
 
 _ENDPOINTS = "/v1/webhook-endpoints"
+_PAUSES_S = (0.5, 2.0)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -61,11 +62,14 @@ def listen(
     if make_endpoint and secret_file is not None:
         raise typer.BadParameter("an endpoint has its own: use --no-endpoint with it", param_hint="--secret-file")
     wishes = Wishes(forward, tuple(events or ["*"]), form, host, port, reach_as, count, print_body, as_json)
-    if make_endpoint:
-        form_of_faults = Format.NDJSON if as_json else Format.TABLE
-        listening = call(lambda client: _run(wishes, client), url, key_file, form_of_faults)
-    else:
-        listening = asyncio.run(_run(wishes, Trust(read_secret(secret_file))))
+    try:
+        if make_endpoint:
+            form_of_faults = Format.NDJSON if as_json else Format.TABLE
+            listening = call(lambda client: _run(wishes, client), url, key_file, form_of_faults)
+        else:
+            listening = asyncio.run(_run(wishes, Trust(read_secret(secret_file))))
+    except asyncio.CancelledError:  # told twice to end
+        raise typer.Exit(Exit.FAILED_CHECK) from None
     if listening.closed is not None:
         raise listening.closed
     if listening.refused:
@@ -124,12 +128,29 @@ async def _temporary_endpoint(client: Client, wishes: Wishes, here: str) -> Asyn
 
 
 async def _remove(client: Client, endpoint_id: str) -> None:
+    by_hand = f"`headrace webhook endpoints delete {endpoint_id}` removes it"
     try:
-        await client.delete(f"{_ENDPOINTS}/{endpoint_id}")
-    except Problem as fault:
-        if fault.status != 404:
-            note(f"error: {endpoint_id} is still there: {fault}")
-    except (Unreachable, asyncio.CancelledError) as fault:
-        note(f"error: {endpoint_id} is still there: remove it with `headrace webhook endpoints delete {endpoint_id}`")
-        if isinstance(fault, asyncio.CancelledError):
-            raise
+        why_not = await try_to_remove(client, endpoint_id)
+    except asyncio.CancelledError:
+        note(f"{endpoint_id} may still be there; {by_hand}")
+        raise
+    if why_not is not None:
+        note(f"error: {endpoint_id} is still there, {why_not}; {by_hand}")
+        raise typer.Exit(Exit.UNAVAILABLE)
+
+
+async def try_to_remove(client: Client, endpoint_id: str, pauses_s: Sequence[float] = _PAUSES_S) -> str | None:
+    """Remove it, also when the server is away for a moment; returns why it was not."""
+    for pause_s in (0.0, *pauses_s):
+        await asyncio.sleep(pause_s)
+        try:
+            await client.delete(f"{_ENDPOINTS}/{endpoint_id}")
+        except Problem as fault:
+            why_not = str(fault)
+            if fault.status != 503:
+                return None if fault.status == 404 else why_not
+        except Unreachable as fault:
+            why_not = f"cannot reach {fault}"
+        else:
+            return None
+    return why_not

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.command import Output
+from headrace.command import Output, read_input
 from headrace.connection import NoKey, find_webhook_secret
 from headrace.exits import Exit
 from headrace.output import Format, note, show_one
@@ -37,7 +37,7 @@ def sign(
     if not message_id.isascii() or not message_id.isprintable() or {".", " "} & {*message_id} or not message_id:
         raise typer.BadParameter("letters and digits, without dots and spaces", param_hint="--id")
     secret, at_s = read_secret(secret_file), round(time.time()) if timestamp_s is None else timestamp_s
-    signed = signature.sign([secret], message_id, at_s, read_bytes(file, "FILE"))
+    signed = signature.sign([secret], message_id, at_s, read_input(file, "FILE"))
     headers = {"webhook-id": message_id, "webhook-timestamp": str(at_s), "webhook-signature": signed}
     if output is not Format.TABLE:
         show_one(headers, output)
@@ -60,13 +60,13 @@ def verify(
     output: Output = Format.TABLE,
 ) -> None:
     """Say whether a body was signed so; exit code 1 when it was not."""
-    named = {} if headers is None else read_headers(read_bytes(headers, "--headers"))
+    named = {} if headers is None else read_headers(read_input(headers, "--headers"))
     given = zip(_PARTS, (message_id, timestamp, signed), strict=True)
     named |= {f"webhook-{part}": value for part, value in given if value is not None}
     if not named:
         raise typer.BadParameter("say what came with it", param_hint="--headers, or --id, --timestamp and --signature")
     trust = _trust(secret_file, public_key, any_time=any_time)
-    fault = why_not(trust, named, read_bytes(file, "FILE"))
+    fault = why_not(trust, named, read_input(file, "FILE"))
     if output is not Format.TABLE:
         show_one({"valid": fault is None, "fault": fault}, output)
     elif fault is None:
@@ -83,14 +83,6 @@ def read_secret(file: Path | None) -> str:
     except NoKey as fault:
         note(f"error: {fault}")
         raise typer.Exit(Exit.AUTH) from None
-
-
-def read_bytes(path: Path, hint: str) -> bytes:
-    """Return what a file holds, - is standard input; one that cannot be read is a usage error."""
-    try:
-        return typer.get_binary_stream("stdin").read() if str(path) == "-" else path.read_bytes()
-    except OSError as fault:
-        raise typer.BadParameter(f"{path} cannot be read: {fault.strerror}", param_hint=hint) from None
 
 
 def read_headers(text: bytes) -> dict[str, str]:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 
 from tests.headrace.up_process import PATIENCE_S, Up, plain_environment
 from tests.headrace.warm import ROOT
@@ -58,31 +58,30 @@ def listening(up: Up, *flags: str) -> Iterator[Listener]:
         listener.clean_up()
 
 
-class App:
-    """An application that keeps what came and answers what it is told to."""
+class Quiet(BaseHTTPRequestHandler):
+    """What all servers here share."""
+
+    def say(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Server:
+    """An HTTP server of this process; `url` is where."""
+
+    handler: type[Quiet]
 
     def __init__(self) -> None:
-        self.status = 200
-        self.calls: list[tuple[dict[str, str], bytes]] = []
-        app = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                app.calls.append(({name.lower(): value for name, value in self.headers.items()}, body))
-                self.send_response(app.status)
-                self.send_header("Content-Length", "2")
-                self.end_headers()
-                self.wfile.write(b"ok")
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/hook"
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @contextmanager
-    def running(self) -> Iterator["App"]:
+    def running(self) -> Iterator[Self]:
         thread = threading.Thread(target=self._server.serve_forever)
         thread.start()
         try:
@@ -91,3 +90,41 @@ class App:
             self._server.shutdown()
             self._server.server_close()
             thread.join()
+
+
+class App(Server):
+    """An application that keeps what came and answers what it is told to."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.calls: list[tuple[dict[str, str], bytes]] = []
+        app = self
+
+        class Hook(Quiet):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                app.calls.append(({name.lower(): value for name, value in self.headers.items()}, body))
+                self.say(app.status, b"ok")
+
+        self.handler = Hook
+        super().__init__()
+
+
+class HungServer(Server):
+    """A server of Headrace that makes an endpoint and then answers nothing until it is released."""
+
+    def __init__(self) -> None:
+        self.asked, self.release = threading.Event(), threading.Event()
+        server = self
+
+        class Hung(Quiet):
+            def do_POST(self) -> None:
+                self.rfile.read(int(self.headers["Content-Length"]))
+                self.say(201, b'{"id": "wh_1", "secret": "whsec_AAAA"}')
+
+            def do_DELETE(self) -> None:
+                server.asked.set()
+                server.release.wait(PATIENCE_S)
+
+        self.handler = Hung
+        super().__init__()

@@ -6,11 +6,14 @@ import urllib.error
 import urllib.request
 
 import pytest
+from aiohttp import web
 from standardwebhooks import Webhook
 
+from headrace.webhooks.listen import try_to_remove
+from tests.headrace.scripted import scripted
 from tests.headrace.up_process import Up
 from tests.headrace.warm import headrace
-from tests.headrace.webhooks.listener import App, listening
+from tests.headrace.webhooks.listener import App, HungServer, listening
 
 
 def post(url: str, body: bytes, headers: dict[str, str] | None = None) -> int:
@@ -74,6 +77,39 @@ def test_its_endpoint_is_gone_when_nobody_reads_what_it_prints(up: Up) -> None:
 
         listener.process.wait(60)
     assert listener.told["endpointId"] not in endpoints(up)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "is_gone"), [([204], True), ([404], True), ([503, 204], True), ([503, 503], False), ([401], False)]
+)
+async def test_an_endpoint_is_removed_although_the_server_is_away_for_a_moment(
+    statuses: list[int], is_gone: bool
+) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(f"{request.method} {request.path}")
+        return web.Response(status=statuses[len(asked) - 1])
+
+    async with scripted(answer) as client:
+        why_not = await try_to_remove(client, "wh_1", [0.0])
+
+    assert (why_not is None) == is_gone
+    assert asked == ["DELETE /v1/webhook-endpoints/wh_1"] * len(statuses)
+
+
+def test_a_second_signal_does_not_wait_for_the_server(up: Up) -> None:
+    with HungServer().running() as server, listening(up, "--url", server.url) as listener:
+        listener.process.send_signal(signal.SIGINT)
+        assert server.asked.wait(60)
+        listener.process.send_signal(signal.SIGINT)
+
+        assert listener.process.wait(60) == 1
+        server.release.set()
+        assert listener.process.stderr is not None
+        told = listener.process.stderr.read()
+
+    assert told == "wh_1 may still be there; `headrace webhook endpoints delete wh_1` removes it\n"
 
 
 def test_what_nobody_signed_is_refused_and_passed_on_to_nobody(up: Up) -> None:

@@ -74,6 +74,10 @@ def test_standard_input_is_a_body_like_another(folder: Path) -> None:
     environ = plain_environment(PYTHONPATH=str(ROOT), HEADRACE_CLIENT__WEBHOOK_SECRET=SECRET)
 
     assert subprocess.run(command, input=BODY, cwd=folder, env=environ, check=False).returncode == 0
+    closed = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *command], cwd=folder, env=environ, stderr=subprocess.PIPE, check=False
+    )
+    assert (closed.returncode, b"there is no standard input" in closed.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
