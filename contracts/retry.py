@@ -37,6 +37,15 @@ class Schedule:
         return _spread(round(self.delays_s[attempt - 1] * 1000), self.jitter_ratio, chance)
 
     @property
+    def longest_s(self) -> float:
+        """How long it takes from the first try to the last, at most.
+
+        >>> Schedule((0, 5, 300)).longest_s
+        366.0
+        """
+        return sum(self.delays_s) * (1 + self.jitter_ratio)
+
+    @property
     def tries(self) -> int:
         """How many tries the schedule holds."""
         return len(self.delays_s)

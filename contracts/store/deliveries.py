@@ -123,6 +123,13 @@ class Deliveries:
         while await self.hold_endpoint(pool, endpoint, HOLD_MOST, state=state) == HOLD_MOST:
             pass
 
+    async def expire(
+        self, pool: str, endpoint: str, due_before_ms: int, endpoint_id: str | None = None, now_ms: int = 0
+    ) -> int:
+        """Give up what has been due since before that, with an event each; returns how many, at most `HOLD_MOST`."""
+        args = [now_ms, endpoint, due_before_ms, HOLD_MOST, KEEP_DEAD_S, endpoint_id or ""]
+        return _count(await self._call("expire_deliveries", [keys.log(pool), keys.deliveries(pool)], args))
+
     async def revive(
         self, pool: str, endpoint: str, since_ms: int = 0, until_ms: int | None = None, most: int = 500, now_ms: int = 0
     ) -> int:

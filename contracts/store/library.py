@@ -15,10 +15,10 @@ SHARED = ("_prelude", "_deliveries", "_order", "_circuit")
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
     "emit", "release_and_start", "decline", "history", "tenants", "page", "plan", "due_endpoints", "claim",
-    "hold_claims",
-    "settle_delivery", "hold_endpoint", "revive", "redeliver", "page_deliveries", "endpoint", "mend_endpoint",
-    "warn_endpoint", "forget_deliveries", "survey", "leave", "take_submit", "take_upload", "claim_key", "end_claim",
-    "configure", "keep_secret", "keep_part", "keep_snapshot", "grant", "shut", "ask", "answer", "note", "live",
+    "hold_claims", "settle_delivery", "hold_endpoint", "revive", "redeliver", "page_deliveries", "endpoint",
+    "mend_endpoint", "expire_deliveries", "warn_endpoint", "forget_deliveries", "survey", "leave", "take_submit",
+    "take_upload", "claim_key", "end_claim", "configure", "keep_secret", "keep_part", "keep_snapshot", "grant",
+    "shut", "ask", "answer", "note", "live",
     "ask_backfill", "claim_backfill", "keep_backfill",
     "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint", "fork",
 )  # fmt: skip

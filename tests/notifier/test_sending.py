@@ -378,3 +378,22 @@ async def test_an_endpoint_that_its_owner_changes_is_tried_at_once(store, store_
             kept = {endpoint_secret(endpoint_id): private.to_json()}
             await store.directory.change(lambda _: updated, endpoint_id, kept)
             await until(lambda: all_are(store, delivery_ids, "delivered"))
+
+
+async def test_what_waits_behind_an_open_circuit_for_longer_than_its_schedule_is_given_up(store, store_url):
+    """Else what goes to a dead receiver that nobody disables would wait, and pile up, for ever."""
+    async with Receiver([answer(500)]) as receiver:
+        endpoint_id = await make_endpoint(store, receiver.url())
+        name = name_of(endpoint_id)
+        old = await plan(store, [planned(name, number, due_ms=1000) for number in range(1, 31)])
+        fresh_ms = 1000 * ((await store.client.time())[0] + 3600)
+        [fresh] = await plan(store, [planned(name, 40, due_ms=fresh_ms)])
+        async with notifier(store_url, delays_s=(0, 0.05, 0.05), circuit_s=0.1):
+            await until(lambda: all_are(store, old, "exhausted"))
+        exhausted = [entry.event() for entry in await log_of(store, "webhook.exhausted")]
+    assert sorted(event.delivery_id for event in exhausted) == sorted(old)
+    assert {event.outcome for event in exhausted} >= {"circuit_open"}
+    assert {event.endpoint_id for event in exhausted} == {endpoint_id}
+    assert await states(store, [fresh]) == ["waiting"]
+    assert len(receiver.requests) < 30
+    assert await store.deliveries.revive(POOL, name) == 30

@@ -129,6 +129,11 @@ class Delivering:
                     await self._watch.gone(endpoint, failure)
                 else:
                     await self._watch.failed(endpoint, failure, now_ms)
+            if failure.settled.row >= self._plan.circuit.trip:
+                # Nothing gets through, so nothing would ever end: what is older than its whole schedule does.
+                before_ms = now_ms - round(self._plan.schedule.longest_s * 1000)
+                endpoint_id = None if endpoint is None else endpoint.id
+                await self._store.deliveries.expire(failure.pool, name, before_ms, endpoint_id)
             if failure.settled.has_more and (state := self._receivers.off(name)) is not None:
                 await self._store.deliveries.hold_all(failure.pool, name, state)
         except Unavailable:
