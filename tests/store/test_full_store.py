@@ -13,7 +13,17 @@ from contracts.store.write import JobGuard, Write
 from tests.store.play import LEASE_MS, POOL, TENANT, TOKEN, Play
 
 # what brings something new in, and may be refused; everything else frees, ends or reports
-REFUSED_WHEN_FULL = {"admit", "ask_backfill", "claim_key", "configure", "take_submit", "take_upload", "note", "live"}
+REFUSED_WHEN_FULL = {
+    "admit",
+    "ask_backfill",
+    "claim_backfill",
+    "claim_key",
+    "configure",
+    "take_submit",
+    "take_upload",
+    "note",
+    "live",
+}
 
 
 async def flags(play: Play) -> dict[str, set[str]]:
