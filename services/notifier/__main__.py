@@ -6,6 +6,7 @@ import secrets
 import signal
 import socket
 import sys
+from contextlib import suppress
 from importlib import metadata
 
 import uvloop
@@ -25,6 +26,7 @@ from services.notifier.sending.delivering import Plan
 from services.notifier.service import Identity, Notifier
 
 EXIT_CONFIGURATION = 2
+CLOSE_S = 1.5
 STOPS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -80,7 +82,9 @@ async def serve(settings: Settings, log: Logger) -> bool:
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # one that comes now is heard by what begins anew
         return again and not stop.is_set()
     finally:
-        await store.aclose()
+        with suppress(TimeoutError):  # a store that hangs is not waited for
+            async with asyncio.timeout(CLOSE_S):
+                await store.aclose()
 
 
 def consumer_name() -> str:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from services.notifier.projection.frontier import ProjectionApp
 
 POOLS_EVERY_S = 1.0
-STOP_S = 10.0
+STOP_S = 5.0  # reading and planning end within this, and attempts within the next, also while the store hangs
+FINISH_S = 8.0
 BLOCK_MS = 1_000  # the longest wait for an event, and so for a stop
 
 
@@ -84,10 +85,12 @@ class Notifier:
         try:
             return await self._until_others(app, set(planners), stop)
         finally:
-            with suppress(TimeoutError):  # an agent that Faust started anew is not cancelled by its stop
+            with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_S):
                     await app.stop()
-            await self._courier.finish()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FINISH_S):
+                    await self._courier.finish()
 
     async def _planners(self, stop: asyncio.Event) -> dict[str, Planner]:
         """Return a planner for each pool, as soon as there are any; {} when told to stop before."""

@@ -152,6 +152,25 @@ async def test_a_pool_that_comes_later_is_served_by_the_same_process_begun_anew(
     assert await store.client.xinfo_consumers(keys.log("later"), keys.GROUP_NOTIFIER) == []
 
 
+@pytest.mark.slow  # it waits for a store that hangs
+async def test_sigterm_while_the_store_hangs_ends_within_the_time_of_a_stop(own_server: Server):
+    """An event that cannot be stored is left to others; calls that hang are not waited for. Once 44 s."""
+    store = Store(own_server.url)
+    await store.directory.open()
+    await store.open_pool(POOL)
+    await make_tenant(store)
+    async with Receiver([answer(200)]) as receiver, Process(own_server.url) as process:
+        await admit(store, receiver.url(), events=["job.created"])
+        await receiver.wait_for_requests(1)
+        await admit(store, receiver.url(), events=["job.created"])
+        own_server.send(signal.SIGSTOP)
+        begun_s = time.monotonic()
+        assert await process.stop() == 0
+    assert time.monotonic() - begun_s < 15
+    own_server.send(signal.SIGCONT)
+    await store.aclose()
+
+
 async def test_sigterm_in_mid_attempt_is_no_failed_attempt(store, store_url):
     """Field case 89: a shutdown in mid-attempt is not counted; the delivery is due at once for another process."""
     async with Receiver([silent, answer(200)]) as receiver:

@@ -29,6 +29,7 @@ BLOCK_MS = 1000  # the longest wait for an event, and so for a stop
 # Planning takes milliseconds: what another consumer has held for seconds is in nobody's hands any more.
 ABANDONED_MS = 5_000
 DRAIN_S = 3.0
+LEAVE_S = 1.0
 TRIES_MAX = 3
 ALONE = 1_000  # tries counted from here on are those of an entry that was handed out alone
 TIDY_EVERY_S = 600.0
@@ -107,8 +108,9 @@ class GroupSource(Service):
             async with asyncio.timeout(self._block_ms / 1000 + DRAIN_S):
                 await self._ended.wait()
                 await self._in_hand.until(0)
-        with suppress(StoreUnavailable):
-            await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS, self._consumer)
+        with suppress(StoreUnavailable, TimeoutError):  # only a courtesy: others tidy up after an hour
+            async with asyncio.timeout(LEAVE_S):
+                await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS, self._consumer)
 
     async def _read_once(self) -> None:
         now_s = asyncio.get_running_loop().time()
