@@ -71,10 +71,12 @@ async def planning(store: Store, feed: Feed) -> AsyncIterator[Planned]:
     planner = Planner(planned, await store.open_pool(POOL), links=links, planned=lambda: None, log=LOG)
     app = assemble({POOL: planner}, feed, [])
     await app.start()
-    yield planned
-    planned.open.set()
-    async with asyncio.timeout(30):
-        await app.stop()
+    try:
+        yield planned
+    finally:
+        planned.open.set()
+        async with asyncio.timeout(30):
+            await app.stop()
 
 
 async def has(planned: Planned, count: int) -> bool:
@@ -129,13 +131,20 @@ async def test_records_that_cannot_be_read_are_set_aside_and_block_nothing(store
     await some_jobs(store, 2)
     good = await records_of(store)
     foreign = good[0].value.replace(b'"position":"aa.', b'"position":"zz.')
-    bad = [Record(b"k", None), Record(b"k", b"{not json"), Record(b"k", b"[]"), Record(b"k", foreign)]
+    deep = b"[" * 100_000 + b"]" * 100_000
+    bad = [
+        Record(b"k", None),
+        Record(b"k", deep),
+        Record(b"k", b"{not json"),
+        Record(b"k", b"[]"),
+        Record(b"k", foreign),
+    ]
     await broker.send(topic, [*bad, *good])
     async with planning(store, from_topic(store, broker, topic)) as planned:
         await until(lambda: all_committed(broker, topic, len(bad) + len(good)))
     assert planned.by_id
     aside = [fields for _, fields in await store.client.xrange(keys.poison(POOL))]
-    assert len(aside) == 4
+    assert len(aside) == 5
     assert all(fields[b"at"].startswith(topic.encode() + b"/") for fields in aside)
     assert {fields[b"reason"] for fields in aside} >= {b"it is not JSON", b"it is not an object"}
 

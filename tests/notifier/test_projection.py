@@ -92,11 +92,13 @@ async def agent(store) -> AsyncIterator[Callable[[list[str]], asyncio.Future[boo
         channels[POOL](Batch(entries, True, settled.set_result))
         return settled
 
-    yield hand_over
-    [actor] = app.agents["plan-default"]._actors
-    assert actor.restart_count == 0
-    assert not actor.actor_task.done()
-    await app.stop()
+    try:
+        yield hand_over
+        [actor] = app.agents["plan-default"]._actors
+        assert actor.restart_count == 0
+        assert not actor.actor_task.done()
+    finally:
+        await app.stop()
 
 
 KINDS = [
@@ -156,11 +158,10 @@ async def test_a_loop_that_crashes_is_started_again_and_stops_in_order() -> None
 
     supervisor = Supervisor(Running(body, lambda: None))
     await supervisor.start()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(4):  # one that is not told of a crash looks each 5 s
         await begun.get()
         await begun.get()
     await supervisor.stop()
-    assert not supervisor.crashed  # nor the app, which would end the process
     assert ended == ["crashed", "stopped"]
 
 

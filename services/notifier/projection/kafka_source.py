@@ -136,9 +136,12 @@ class KafkaSource(Service):
             try:
                 position, entry = _read(record)
                 parts.setdefault(await self._pool(position), []).append(entry)
-            except Corrupt as error:
+            except Unavailable:
+                raise
+            except Exception as error:  # one that nobody foresaw must not stand before all others
+                reason = error.reason if isinstance(error, Corrupt) else f"cannot be read: {type(error).__name__}"
                 at = f"{self._reader.topic}/{record.partition}/{record.offset}"
-                parts.setdefault(min(self._channels), []).append(Poison(at, error.reason))
+                parts.setdefault(min(self._channels), []).append(Poison(at, reason))
         return parts
 
     async def _pool(self, position: Position) -> str:

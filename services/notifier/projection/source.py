@@ -95,8 +95,10 @@ class GroupSource(Service):
     @Service.task
     async def _keep_on(self) -> None:
         """Hold what a body works on for longer than a dead consumer's entries are left alone."""
-        while not self.should_stop:
-            await self.sleep(self._abandoned_ms / 3000)
+        while not self._stop.is_set():
+            with suppress(TimeoutError):  # not `self.sleep`: its `wait_for` can miss a cancel
+                async with asyncio.timeout(self._abandoned_ms / 3000):
+                    await self._stop.wait()
             with suppress(StoreUnavailable):
                 if self._held:
                     await self._side.keep(sorted(self._held))
