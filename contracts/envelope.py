@@ -85,7 +85,8 @@ def entry_of(view: Mapping[str, Any], *, hooked: bool) -> tuple[Position, Entry]
             hooked=hooked,
         )
     except (BadPosition, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Corrupt("record", f"it is not an event record: {error!r}") from error
+        what = repr(error) if isinstance(error, KeyError) else type(error).__name__
+        raise Corrupt("record", f"it is not an event record: {what}") from error
     return position, entry
 
 

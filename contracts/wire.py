@@ -80,7 +80,9 @@ def decode(position: str, fields: Mapping[str, str] | Mapping[bytes, bytes]) -> 
             int(raw.get(b"f", 0)), raw.get(b"p", b"").decode(), b"h" in raw,
         )  # fmt: skip
     except (KeyError, ValueError) as error:  # UnicodeDecodeError among them
-        raise Corrupt(position, f"the entry cannot be read: {error!r}") from error
+        # The name of a field that is missing, but no text of the entry: what is written down ends up in logs.
+        what = repr(error) if isinstance(error, KeyError) else type(error).__name__
+        raise Corrupt(position, f"the entry cannot be read: {what}") from error
 
 
 def _raw(value: str | bytes) -> bytes:

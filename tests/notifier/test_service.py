@@ -14,6 +14,7 @@ from contracts.api import WebhookPayload
 from contracts.job import FIELDS
 from contracts.signed_url import sign_path
 from contracts.store import Store, keys
+from services.notifier.service import Notifier
 from tests.notifier.hooked import (
     POOL,
     PUBLIC_URL,
@@ -219,11 +220,29 @@ async def test_events_that_nobody_subscribes_to_cost_no_look_up(store, store_url
     job_id = await admit(store, None)
     for progress in range(50):
         await append(store, job_id, ev.JobProgress(progress=progress), hooked=[])
-    await store.client.config_resetstat()
-    async with notifier(store_url):
+    async with notifier(store_url) as service:
+        looked_up = looked_up_by(service)
         await until(lambda: consumed(store))
-    stats = await store.client.info("commandstats")
-    assert "cmdstat_hgetall" not in stats  # neither a job nor a delivery was read
+        assert looked_up == []
+        await admit(store, "https://hooks.invalid", events=["job.created"])
+        await until(lambda: consumed(store))
+    assert looked_up == ["history"]
+
+
+def looked_up_by(service: Notifier) -> list[str]:
+    """Note each call about a job that a notifier makes from now on."""
+    noted: list[str] = []
+
+    def noting(name: str, call):
+        def noted_call(*args, **kwargs):
+            noted.append(name)
+            return call(*args, **kwargs)
+
+        return noted_call
+
+    for name in ("history", "tenants"):
+        setattr(service._store.jobs, name, noting(name, getattr(service._store.jobs, name)))
+    return noted
 
 
 async def consumed(store: Store) -> bool:
