@@ -57,12 +57,18 @@ SUBSCRIBABLE = ev.WEBHOOK_EVENTS | ev.OPERATIONAL_EVENTS
 
 
 def matches(pattern: str, event_type: str) -> bool:
-    """Whether a pattern means an event: its exact name, `job.*` for all of that beginning, `*` for all there are.
+    """Whether a pattern means an event: its exact name, `job.*` for all of that beginning, `*` for all of jobs.
+
+    Those about other endpoints are of another shape, so they must be named: who asks for everything means jobs.
 
     >>> matches("job.*", "job.completed"), matches("job.*", "jobs.completed"), matches("*", "thumbnail.ready")
     (True, False, True)
+    >>> matches("*", "webhook.endpoint_failing"), matches("webhook.*", "webhook.endpoint_failing")
+    (False, True)
     """
-    return pattern in ("*", event_type) or (pattern.endswith(".*") and event_type.startswith(pattern[:-1]))
+    if pattern == "*":
+        return event_type not in ev.OPERATIONAL_EVENTS
+    return pattern == event_type or (pattern.endswith(".*") and event_type.startswith(pattern[:-1]))
 
 
 def is_pattern(text: str) -> bool:

@@ -94,6 +94,12 @@ class Store:
             )
         return PoolMeta(pool, code, int(parts[2]))
 
+    async def open_configuration_log(self, code: str) -> PoolMeta:
+        """Make the notifier's group of the configuration log if it is not there; `code` stands for it in ids."""
+        args = [LAYOUT, keys.GROUP_NOTIFIER]
+        parts = replies.texts(await self.batcher.call("open", [keys.log(keys.SYSTEM), keys.meta(keys.SYSTEM)], args))
+        return PoolMeta(keys.SYSTEM, code, int(parts[2]))
+
     async def note(self, pool: str, subject: str, event: Event, write_id: str, now_ms: int = 0) -> replies.Reply:
         """Write a fact that concerns no job and no worker; GONE where the pool has no log."""
         ring = KeyRing(pool, [keys.log(pool), keys.meta(pool)])
@@ -108,7 +114,11 @@ class Store:
 
     def group(self, pool: str, group: str, consumer: str) -> GroupReader:
         """Return a member of one of the log's groups."""
-        return GroupReader(self.channel(), keys.log(pool), group, consumer, remake=lambda: self.open_pool(pool))
+
+        async def remake() -> None:
+            await (self.open_configuration_log("") if pool == keys.SYSTEM else self.open_pool(pool))
+
+        return GroupReader(self.channel(), keys.log(pool), group, consumer, remake=remake)
 
     def work(self, pool: str, worker_id: str) -> GroupReader:
         """Return the reader of a worker's own work stream."""

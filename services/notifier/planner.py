@@ -30,10 +30,16 @@ TRIES_MAX = 3
 class Planner:
     """The agent's body for one pool. `planned` is called whenever new deliveries are due."""
 
-    def __init__(self, store: Store, pool: PoolMeta, *, links: Links, planned: Callable[[], None], log: Logger) -> None:
+    def __init__(
+        self, store: Store, pool: PoolMeta, *, links: Links, planned: Callable[[], None], log: Logger,
+        home: PoolMeta | None = None,
+    ) -> None:  # fmt: skip
+        """`home`: the pool in which deliveries lie, if the log is that of the configuration."""
         self._store = store
         self._pool = pool.name
-        self._batches = BatchPlanner(store, pool.name, Source(pool.code, pool.epoch, links), log.bind(pool=pool.name))
+        self._home = pool if home is None else home
+        source = Source(pool.code, pool.epoch, links)
+        self._batches = BatchPlanner(store, pool.name, source, log.bind(pool=pool.name), self._home.code)
         self._planned = planned
         self._log = log.bind(pool=pool.name)
         self._never = asyncio.Event()
@@ -64,8 +70,14 @@ class Planner:
     async def _store_all(self, plan: Plan, acknowledge: Sequence[str]) -> None:
         if not plan.deliveries and not acknowledge and not plan.poison:
             return
+        new = 0
+        if self._home.name != self._pool:  # no call may write into two slots: stored first, it can only happen again
+            new, plan = (
+                await self._store.deliveries.plan(self._home.name, "", plan.deliveries, []),
+                Plan([], plan.poison),
+            )
         # The one call that stores and acknowledges; whatever happened before it will happen again.
-        new = await self._store.deliveries.plan(self._pool, GROUP, plan.deliveries, acknowledge, plan.poison)
+        new += await self._store.deliveries.plan(self._pool, GROUP, plan.deliveries, acknowledge, plan.poison)
         for entry in plan.poison:
             self._log.error("entry_set_aside", position=entry.position, reason=entry.reason)
         if new:

@@ -19,14 +19,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from contracts.errors import StoreUnavailable
-from contracts.store import Store
+from contracts.store import Store, keys
 from contracts.store.log import pause
 from contracts.telemetry import Logger
 from contracts.webhook_keys import KEY_ROOT
 from services.notifier.backfilling import Backfiller
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
-from services.notifier.planning.notices import Source
+from services.notifier.planning.notices import SYSTEM_CODE, Source
 from services.notifier.sending.courier import Courier
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Notifier:
         self._topic = topic
         self._block_ms = block_ms
         self._backfillers: dict[str, Backfiller] = {}
+        self._operations: dict[str, Planner] = {}  # of the configuration log
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Serve all pools until `stop` or until there are others; returns whether to start again.
@@ -99,6 +100,7 @@ class Notifier:
             try:
                 await self._store.directory.open()
                 if pools := self._store.directory.configuration.pools:
+                    self._operations = {keys.SYSTEM: await self._planner_of_operations()}
                     return {pool: await self._planner(pool) for pool in sorted(pools)}
                 await _wait(stop, POOLS_EVERY_S)
             except StoreUnavailable:
@@ -119,24 +121,35 @@ class Notifier:
 
     async def _planner(self, pool: str) -> Planner:
         meta = await self._store.open_pool(pool)
-        secret = await self._store.directory.keep_secret(KEY_ROOT, secrets.token_hex(32))
-        links = Links(self._identity.public_url, secret.encode())
+        links = await self._links()
         source = Source(meta.code, meta.epoch, links)
         self._backfillers[pool] = Backfiller(
             self._store, meta, source, who=self._identity.consumer, planned=self._courier.wake, log=self._log
         )
         return Planner(self._store, meta, links=links, planned=self._courier.wake, log=self._log)
 
+    async def _planner_of_operations(self) -> Planner:
+        """Return the planner of the configuration log; the deliveries of its events lie in the oldest pool."""
+        pools = self._store.directory.configuration.pools
+        home = await self._store.open_pool(min(pools, key=pools.__getitem__))
+        log = await self._store.open_configuration_log(SYSTEM_CODE)
+        links = await self._links()
+        return Planner(self._store, log, links=links, planned=self._courier.wake, log=self._log, home=home)
+
+    async def _links(self) -> Links:
+        secret = await self._store.directory.keep_secret(KEY_ROOT, secrets.token_hex(32))
+        return Links(self._identity.public_url, secret.encode())
+
     def _assemble(self, projection: ModuleType, planners: dict[str, Planner]) -> ProjectionApp:
-        if self._topic is None:
-            feed = projection.from_groups(self._store, self._identity.consumer, self._log, self._block_ms)
-        else:
-            feed = projection.from_kafka(self._store, *self._topic, self._log, self._block_ms)
+        feed = projection.from_groups(self._store, self._identity.consumer, self._log, self._block_ms)
+        if self._topic is not None:
+            of_pools = projection.from_kafka(self._store, *self._topic, self._log, self._block_ms)
+            feed = projection.with_configuration(of_pools, feed)
         couriers = [projection.Running(partial(self._courier.run, pool), self._courier.wake) for pool in planners]
         follower = projection.Running(self._store.directory.follow)
         backfillers = [projection.Running(backfiller.run, _nothing) for backfiller in self._backfillers.values()]
         beside = [follower, *backfillers, *couriers]
-        return cast("ProjectionApp", projection.assemble(planners, feed, beside))
+        return cast("ProjectionApp", projection.assemble(planners | self._operations, feed, beside))
 
     async def _until_others(self, app: ProjectionApp, served: set[str], stop: asyncio.Event) -> bool:
         while not stop.is_set():

@@ -269,18 +269,16 @@ async def test_two_thousand_progress_events_in_ten_seconds_are_one_webhook_for_e
         hooked = ["job.progress", "job.completed"]
         async with notifier(store_url):
             await append(store, job_id, started(), hooked=hooked)
-            begun_s = asyncio.get_running_loop().time()
             for number in range(2_000):
                 await append(store, job_id, ev.JobProgress(progress=number / 20), hooked=hooked)
-            took_s = asyncio.get_running_loop().time() - begun_s
             await append(store, job_id, completed(job_id), hooked=hooked)
             await terminal.wait_for_requests(1)
             await quiet(store)
     assert types_of(terminal, job_id) == ["job.completed"]
     for receiver, interval_s in ((hears_all, 0.4), (own, 1.0)):
         progress = [(at.at_s, body) for at, body in told_of(receiver) if body["type"] == "job.progress"]
-        assert 1 <= len(progress) <= took_s / interval_s + 2
-        assert all(later[0] - earlier[0] >= interval_s * 0.9 for earlier, later in itertools.pairwise(progress))
+        # The pause is kept between claims; an arrival may be late, and the next one then seems early.
+        assert 1 <= len(progress) <= (progress[-1][0] - progress[0][0]) / interval_s + 2
         last = bodies(receiver)[-1]
         assert (last["type"], last["sequence"]) == ("job.completed", 2003)
         sequences = [body["sequence"] for _, body in progress]
@@ -301,13 +299,36 @@ async def test_a_warning_about_one_endpoint_is_told_to_the_others_of_its_tenant(
         await make_endpoint(store, others.url(), tenant_id="t_other")
         await admit(store, None)
         async with notifier(store_url, delays_s=(0, *[0.1] * 20), circuit_s=0.05, disable_after_s=1.5):
-            [told, *_] = await ops.wait_for_requests(1)
+            [warning, *_] = await ops.wait_for_requests(1)
             await until(lambda: all_planned(store))
-    body = Webhook(SECRET).verify(told.body, told.headers)
+    body = Webhook(SECRET).verify(warning.body, warning.headers)
     assert (body["type"], body["endpointId"], body["tenantId"]) == ("webhook.endpoint_failing", broken, TENANT)
     assert body["data"]["outcome"] == "status_500"
     assert others.connections == 0
-    assert {orjson.loads(request.body)["type"] for request in failing.requests} == {"job.created"}
+    told = {orjson.loads(request.body)["data"].get("endpointId") for request in failing.requests}
+    assert broken not in told
+
+
+async def test_what_the_configuration_log_says_of_an_endpoint_is_told_to_the_others(store, store_url):
+    """Field case 91: an endpoint that was disabled for its failures is told to the tenant's others, not to itself."""
+    async with Receiver([answer(200)]) as receiver, Receiver([answer(200)]) as itself:
+        await make_endpoint(store, receiver.url(), events=("webhook.*",), format="cloudevents")
+        other = await make_endpoint(store, itself.url(), events=("*", "webhook.endpoint_disabled"))
+        await tell(store, ev.EndpointDisabled(tenant_id=TENANT, endpoint_id=other, why="failing"), other)
+        async with notifier(store_url):
+            await receiver.wait_for_requests(2)
+            await until(lambda: nothing_pending(store, keys.SYSTEM))
+            await quiet(store)
+    told = {body["type"]: body for body in bodies(receiver)}
+    assert {"webhook.endpoint_created", "webhook.endpoint_disabled"} == told.keys()
+    disabled = told["webhook.endpoint_disabled"]
+    assert (disabled["subject"], disabled["data"]["endpointId"]) == (other, other)
+    assert disabled["data"]["data"]["why"] == "failing"
+    assert itself.connections == 0
+
+
+async def nothing_pending(store: Store, log: str) -> bool:
+    return (await store.client.xpending(keys.log(log), keys.GROUP_NOTIFIER))["pending"] == 0
 
 
 async def test_planning_is_one_call_for_a_batch_and_one_look_up_for_its_unknown_jobs(store, store_url):

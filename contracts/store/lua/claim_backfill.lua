@@ -5,6 +5,7 @@
 -- Events none
 -- Guard another's lease that has not run out
 local function claim_backfill(keys, args)
+  if redis.call('EXISTS', keys[1]) == 0 then return '' end
   local now, found = now_ms(args[1]), nil
   local all = redis.call('HGETALL', keys[1])
   for i = 1, #all, 2 do

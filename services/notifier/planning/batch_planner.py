@@ -30,7 +30,9 @@ Entries = Sequence[Entry | Poison]
 class BatchPlanner:
     """Plans the batches of one pool, and stores nothing."""
 
-    def __init__(self, store: Store, pool: str, source: Source, log: Logger) -> None:
+    def __init__(self, store: Store, pool: str, source: Source, log: Logger, home_code: str = "") -> None:
+        """`home_code`: of the pool in which deliveries lie, if that is not the pool of the log."""
+        self._home_code = home_code or source.pool_code
         self._directory = store.directory
         self._jobs = JobReader(store, pool)
         self._source = source
@@ -102,7 +104,7 @@ class BatchPlanner:
             for entry in entries
             if is_endpoint_id(entry.subject) and (tenant_id := _tenant_of(entry))
         ]
-        return plan_operations(told, self._source, self._source.pool_code)
+        return plan_operations(told, self._source, self._home_code)
 
 
 def _may_want(subscriptions: Subscriptions, entry: Entry) -> bool:

@@ -8,7 +8,7 @@ from functools import partial
 
 from mode import Service
 
-from contracts.store import Store
+from contracts.store import Store, keys
 from contracts.telemetry import Logger
 from services.notifier.planner import Planner
 from services.notifier.projection.batch import Batch
@@ -20,7 +20,7 @@ from services.notifier.projection.source import GroupSource
 HandOver = Callable[[Batch], None]
 Feed = Callable[[Mapping[str, HandOver]], Sequence[Service]]  # what agents of these pools are to be fed by
 
-__all__ = ["Running", "assemble", "from_groups", "from_kafka"]
+__all__ = ["Running", "assemble", "from_groups", "from_kafka", "with_configuration"]
 
 
 def assemble(planners: Mapping[str, Planner], feed: Feed, beside: Sequence[Running]) -> ProjectionApp:
@@ -52,3 +52,13 @@ def from_kafka(store: Store, servers: str, topic: str, log: Logger, block_ms: in
         return [KafkaSource(store, servers, topic, channels, log, block_ms=block_ms)]
 
     return feed
+
+
+def with_configuration(feed: Feed, groups: Feed) -> Feed:
+    """Return a feed that reads the log of the configuration as a member of its group, wherever those of pools lie."""
+
+    def both(channels: Mapping[str, HandOver]) -> Sequence[Service]:
+        of_pools = {name: hand_over for name, hand_over in channels.items() if name != keys.SYSTEM}
+        return [*feed(of_pools), *groups({keys.SYSTEM: channels[keys.SYSTEM]})]
+
+    return both
