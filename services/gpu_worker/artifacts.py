@@ -4,12 +4,13 @@ Promises: a name, link or pipe made by author code reaches nothing outside the s
 store; once a file is taken, a failed put can be repeated. Does not look inside a file.
 """
 
+import asyncio
 import errno
 import os
 import shutil
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -42,6 +43,11 @@ class Intake:
         """Store a copy of the first of these files of ours that is there. Raises OSError."""
         return await self._threads.run(self.copy, candidates, upload)
 
+    async def discard(self, artifact_id: str) -> None:
+        """Remove what was taken over of a file that is not tried again."""
+        with suppress(OSError):  # not in `_threads`, in which a store that hangs may hold every place
+            await asyncio.to_thread((self._folder / artifact_id).unlink, missing_ok=True)
+
     def put(self, scratch: Path, file: str, upload: Upload, limit_bytes: int) -> ArtifactRef:
         """As `store`; blocking."""
         try:
@@ -61,12 +67,13 @@ class Intake:
         self._folder.mkdir(parents=True, exist_ok=True)
         taken = self._folder / upload.id
         try:
-            shutil.copyfile(candidates[0], taken)
-        except FileNotFoundError:
-            shutil.copyfile(candidates[1], taken)
-        stored = self._shelf.put(upload, taken, durable=False)
-        taken.unlink(missing_ok=True)
-        return stored
+            try:
+                shutil.copyfile(candidates[0], taken)
+            except FileNotFoundError:
+                shutil.copyfile(candidates[1], taken)
+            return self._shelf.put(upload, taken, durable=False)
+        finally:
+            taken.unlink(missing_ok=True)
 
 
 def size_of(scratch: Path, file: str) -> int:

@@ -189,6 +189,8 @@ async def _keep_partial(desk: Desk, running: Running) -> tuple[tuple[ev.Artifact
                 events.append(ev.ArtifactUploaded(artifact=reference, ms=running.elapsed_ms - begun_ms))
     except OSError as error:  # also the time that is over
         log.warning("partial_artifacts_not_stored", job=running.right.job_id, detail=error.strerror)
+        for index, file in enumerate(running.files):
+            await desk.intake.discard(running.upload(index, file).id)
     return tuple(stored), tuple(events)
 
 
@@ -205,6 +207,7 @@ async def _upload(
         except OSError as error:
             log.warning("artifact_not_stored", job=upload.job_id, number=number, detail=error.strerror)
             if number == UPLOAD_TRIES:
+                await desk.intake.discard(upload.id)
                 raise
         pause_s = UPLOAD_BACKOFF.delay_ms(number, random.random()) / 1000
         await unless_over(asyncio.sleep(pause_s), desk.over)

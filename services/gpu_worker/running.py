@@ -168,7 +168,11 @@ class Running:
     async def _store_preview(self, frame: Preview) -> ev.ArtifactRef:
         file = ArtifactFile(frame.job, frame.fence, frame.name, frame.file, "preview", "preview", None, None)
         upload = replace(self.upload(0, file), id=preview_id(self.right.job_id))
-        return await self._intake.store(self.scratch, frame.file, upload, LIMIT_BYTES)
+        try:
+            return await self._intake.store(self.scratch, frame.file, upload, LIMIT_BYTES)
+        except OSError:  # the next one will do
+            await self._intake.discard(upload.id)
+            raise
 
 
 def budget_of(offer: Offer, spec: ModelSpec) -> int:

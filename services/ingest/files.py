@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 
 import structlog
 
-from contracts.artifacts import ArtifactRecord, Content, Shelf, StoreAway
+from contracts.artifacts import ArtifactRecord, Content, Shelf
 from contracts.telemetry import Logger
 from contracts.threads import Threads
 from services.ingest.edge.problems import Problem
@@ -58,9 +58,14 @@ class Files:
         return await self.ask(self.shelf.open, found.pool, found.record, start, end)
 
     async def ask(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a blocking call of the store. Raises Problem `files_unavailable`."""
+        """Run a blocking call of the store or of our own disk. Raises Problem `files_unavailable`."""
         try:
             return await self._threads.run(call, *args, **kwargs)
-        except StoreAway as error:
-            log.warning("files_unavailable", detail=error.strerror)
-            raise Problem("files_unavailable") from None
+        except OSError as error:  # StoreAway, or our own disk, on which bytes are checked: full, or not to be written
+            raise unavailable(error) from None
+
+
+def unavailable(error: OSError) -> Problem:
+    """Return what a caller is told: nothing of where we wanted to write."""
+    log.warning("files_unavailable", detail=error.strerror or type(error).__name__)
+    return Problem("files_unavailable")

@@ -6,9 +6,12 @@ from typing import Any
 import pytest
 
 from contracts import events as ev
+from contracts.artifacts import Shelf
+from contracts.artifacts.local import LocalObjects
 from contracts.ids import log_id
 from contracts.job import JobStatus
 from contracts.store import Store, Word
+from services.gpu_worker import finish
 from tests.gpu_worker.rig import eventually
 from tests.gpu_worker.stage import POOL, Staff, staff
 
@@ -260,3 +263,23 @@ async def test_a_store_that_is_away_does_not_hold_up_a_cancel(store: Store, tmp_
         cancelled = await own.stage.saw("job.cancelled", job_id)
         assert isinstance(cancelled, ev.JobCancelled)
         assert cancelled.partial_artifacts is None
+
+
+def taken_below(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("taken/*") if path.is_file()]
+
+
+async def test_files_that_could_not_be_stored_do_not_stay_on_the_workers_disk(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that is away for long would fill the disk of a worker that lives for months: file by file, log by log."""
+    monkeypatch.setattr(finish, "UPLOAD_TRIES", 2)
+    away = tmp_path / "away"
+    away.write_text("a file where the directory should be")
+    async with staff(store, tmp_path, shelf=Shelf(LocalObjects(away))) as own:
+        job_id = await own.stage.admit("artifacts")
+        await own.stage.offer(job_id, own.worker_id)
+        failed = await own.stage.saw("job.attempt_failed", job_id)
+        assert isinstance(failed, ev.JobAttemptFailed)
+        assert (failed.error.code, failed.error.retryable) == ("artifact_upload_failed", True)
+        assert taken_below(tmp_path) == []

@@ -13,6 +13,7 @@ import pytest
 
 from contracts.signed_url import sign_path
 from contracts.store import Store
+from services.ingest.edge.problems import Problem
 from tests.artifacts import stores
 from tests.gpu_worker.rig import eventually
 from tests.ingest.api import Answer, Api, running_api, settings_for
@@ -176,6 +177,25 @@ async def test_what_a_killed_process_left_of_an_upload_is_swept_away(local: Api)
     os.utime(folder / "tmp1" / "part", (1, 1))
     uploads.sweep(now_ms - 60_000)
     assert {each.name for each in folder.iterdir()} == {"tmp2"}
+
+
+async def test_a_disk_that_cannot_be_written_is_told_as_such_and_ends_no_loop(local: Api) -> None:
+    """As a full one: 503, which says to come again, and what sweeps goes on."""
+    folder = local.service.context.settings.data_dir / "uploads"
+    ticket = await announce(local, PNG)
+    ticket["url"] = local.url + ticket["url"].removeprefix("https://gen.example")
+    assert await send(local, ticket, PNG) == 204
+    folder.rmdir()
+    folder.touch()
+
+    assert await send(local, ticket, PNG) == 503
+    refused = await complete(local, ticket)
+    assert (refused.status, refused.code) == (503, "files_unavailable")
+    with pytest.raises(Problem):
+        await local.service.context.files.ask(local.service._uploads._uploads.sweep, 0)
+    folder.unlink()
+    assert await send(local, ticket, PNG) == 204
+    assert (await complete(local, ticket)).status == 200
 
 
 async def test_what_nobody_completes_is_swept_away(api: Api) -> None:

@@ -25,6 +25,7 @@ from contracts.times import instant
 from services.ingest.context import Context
 from services.ingest.edge.body import BodyLimits, read_body, receive
 from services.ingest.edge.problems import POLICIES, Problem
+from services.ingest.files import unavailable
 from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.minting import Mint
 from services.ingest.requests import parse_body
@@ -119,15 +120,18 @@ class UploadHandlers:
 
     async def _receive(self, request: web.Request, announced: Announced) -> None:
         limits = BodyLimits(announced.bytes, MAX_S, grace_s=10, min_bytes_per_s=MIN_BYTES_PER_S)
-        await asyncio.to_thread(partial(self._folder.mkdir, parents=True, exist_ok=True))
-        with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            part = Path(folder, "part")
-            file = await asyncio.to_thread(part.open, "wb")
-            try:
-                await receive(request, limits, lambda chunk: asyncio.to_thread(file.write, chunk))
-            finally:
-                await asyncio.to_thread(file.close)
-            await self._context.files.ask(self._uploads.take, announced.id, part)
+        try:
+            await asyncio.to_thread(partial(self._folder.mkdir, parents=True, exist_ok=True))
+            with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+                part = Path(folder, "part")
+                file = await asyncio.to_thread(part.open, "wb")
+                try:
+                    await receive(request, limits, lambda chunk: asyncio.to_thread(file.write, chunk))
+                finally:
+                    await asyncio.to_thread(file.close)
+                await self._context.files.ask(self._uploads.take, announced.id, part)
+        except OSError as error:  # the disk is full, say
+            raise unavailable(error) from None
 
     async def complete(self, request: web.Request, caller: Caller) -> web.Response:
         """Check what was sent and keep it; 200 with the artifact, also when it was completed before."""
