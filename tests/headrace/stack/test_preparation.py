@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from contracts import events as ev
+from contracts.endpoints import Private, tenant_secret
 from contracts.errors import ConfigError
 from contracts.settings import load_settings
 from contracts.store import Store
+from contracts.tenant import Configuration
 from headrace.stack import bootstrap
 from headrace.stack.keys_file import mint_keys, read_keys, write_keys
 from headrace.stack.plan import Wishes, service_environment, service_specs
@@ -75,6 +78,20 @@ async def test_a_store_keeps_its_webhook_secret_when_the_keys_file_was_lost(stor
     await bootstrap.introduce(store.url, first)
 
     assert await bootstrap.introduce(store.url, second) == first.webhook_secret
+
+
+async def test_after_a_rotation_the_newest_webhook_secret_is_told(store: Store) -> None:
+    keys = mint_keys()
+    await bootstrap.introduce(store.url, keys)
+    await store.directory.open()
+
+    def rotated(_: Configuration, private: Private) -> tuple[ev.Event, Private]:
+        event = ev.TenantWebhookSecretRotated(tenant_id="t_default", old_until_ms=1, by="key_1")
+        return event, private.rotated("whsec_bmV3", now_ms=0, old_until_ms=1)
+
+    await store.directory.rewrite(tenant_secret("t_default"), rotated, "t_default")
+
+    assert await bootstrap.introduce(store.url, keys) == "whsec_bmV3"
 
 
 def test_a_port_that_somebody_listens_on_is_refused_with_a_hint() -> None:
