@@ -11,6 +11,7 @@ from contracts.artifacts import Shelf, Upload
 from contracts.artifacts.local import LocalObjects
 from services.gpu_worker.artifacts import ArtifactRejected, Intake
 from services.gpu_worker.process.frames import ArtifactFile, Preview
+from services.gpu_worker.slots.outcome import Verdict
 from tests.gpu_worker.rig import Recorder, model, rig
 
 LIMIT_BYTES = 1 << 20
@@ -111,3 +112,14 @@ def test_a_put_that_the_store_could_not_take_is_repeated_with_what_was_taken(tmp
 
     assert stored.sha256 == hashlib.sha256(b"pixels").hexdigest()
     assert list((tmp_path / "taken").iterdir()) == []
+
+
+async def test_odd_sides_of_a_picture_are_left_out_and_end_no_job(tmp_path: Path) -> None:
+    """A number that no frame can hold was a broken protocol: the child was ended, and two such jobs were poison."""
+    author = "def run(model, inputs, job):\n    job.artifact('a.png', b'x', width=10**30, height=-1)\n"
+    (tmp_path / "odd.py").write_text(author + "    job.artifact('b.png', b'x', width=512.0, height=float('inf'))\n")
+    async with rig(tmp_path) as own:
+        recorder = Recorder()
+        outcome = await own.slot.run(own.attempt(model("echo", entry=tmp_path / "odd.py")), recorder)
+    assert outcome.verdict is Verdict.COMPLETED
+    assert [(file.width, file.height) for file in recorder.of(ArtifactFile)] == [(None, None), (512, None)]

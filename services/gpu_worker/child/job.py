@@ -13,7 +13,7 @@ import time
 from typing import Any, Callable  # noqa: UP035 - older interpreters cannot subscript collections.abc.Callable
 
 from .ends import Cancelled, RateLimited, Reject, Retry, done, ended_by
-from .values import clean, event_data, finite, picture_ending
+from .values import clean, event_data, finite, picture_ending, pixels
 
 RESULT_LIMIT_BYTES = 64 << 10  # unless `load` names another limit
 NAME_LIMIT_CHARS = 64
@@ -76,7 +76,7 @@ class Job:
         if self._count("artifact") > ARTIFACT_LIMIT_COUNT:
             raise RuntimeError(f"more than {ARTIFACT_LIMIT_COUNT} artifacts in one attempt")
         frame = {"ev": "artifact", "name": clean(os.path.basename(name)), "file": self._keep(source)}
-        sides = {side: int(size[side] or 0) for side in ("width", "height") if size.get(side)}
+        sides = {side: known for side in ("width", "height") if (known := pixels(size.get(side))) is not None}
         labels = {"kind": clean(kind, NAME_LIMIT_CHARS), "variant": clean(variant, NAME_LIMIT_CHARS)}
         self._send({**frame, **labels, **sides})
 

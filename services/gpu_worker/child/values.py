@@ -91,6 +91,16 @@ def clean(text: object, limit_chars: int = TEXT_LIMIT_CHARS) -> str:
     return text_of(text)[:limit_chars].encode("utf-8", "replace").decode()
 
 
+def pixels(number: Any) -> int | None:
+    """Return the side of a picture, or None for what can be none: it is for a record, and no reason to end a job.
+
+    >>> pixels(512), pixels(512.0), pixels(-1), pixels(10**30), pixels("512")
+    (512, 512, None, None, None)
+    """
+    number = finite(number)
+    return int(number) if number is not None and 0 < number < 1 << 31 else None
+
+
 def finite(number: Any) -> Any:
     """Return `number` (numpy scalars as Python's own), or None where JSON has no word for it."""
     try:
