@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 POOLS_EVERY_S = 1.0
 STOP_S = 5.0  # reading and planning end within this, and attempts within the next, also while the store hangs
-FINISH_S = 8.0
+FINISH_S = 6.5
 BLOCK_MS = 1_000  # the longest wait for an event, and so for a stop
 
 
