@@ -3,11 +3,29 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from contracts.events import WebhookFormat
+
 CIRCUIT_ROW = 10  # failures in a row that open an endpoint's circuit
 BUCKETS_MS = (10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 15_000, 30_000)
 KEEP_SETTLED_S = 3_600  # long enough to know it again when a lost group is read once more
 KEEP_DEAD_S = 30 * 86_400
 FAILED = "failed"  # where an attempt without success is counted; the others by how long they took
+
+CONTENT_TYPES: Mapping[WebhookFormat, str] = {
+    "standard": "application/json",
+    "flat": "application/json",
+    "cloudevents": "application/cloudevents+json",
+}
+
+
+def content_of(form: WebhookFormat) -> dict[str, str]:
+    """Return the field of a delivery that names the type of its bytes, {} for plain JSON.
+
+    >>> content_of("flat"), content_of("cloudevents")
+    ({}, {'content': 'application/cloudevents+json'})
+    """
+    kind = CONTENT_TYPES[form]
+    return {} if kind == CONTENT_TYPES["standard"] else {"content": kind}
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,18 @@ def endpoint_of(delivery_id: str) -> str:
     return match[3]
 
 
+def event_of(delivery_id: str) -> tuple[JobId, int]:
+    """Return the job and the sequence of the event in a delivery id. Raises BadId.
+
+    >>> event_of("dlv_01jd00000000000000000000aa_5_anon0123456789ab_0")
+    ('job_01jd00000000000000000000aa', 5)
+    """
+    match = _DELIVERY.fullmatch(delivery_id)
+    if match is None:
+        raise BadId(f"not the id of a delivery: {delivery_id[:40]!r}")
+    return JobId("job_" + match[1]), int(match[2])
+
+
 def mint_worker_id(real_ms: int, random_bits: int) -> WorkerId:
     """Mint a worker id; a supervisor takes a new one at every boot, so a dead one can never be resumed."""
     return WorkerId("wrk_" + encode_base32((real_ms << RANDOM_BITS) | random_bits, 26))

@@ -88,6 +88,8 @@ class Backfiller:
     async def _step(self, asked: Backfill) -> Backfill:
         """Do a part; returns how far it is now."""
         endpoint = self._store.directory.configuration.endpoints.get(asked.endpoint_id)
+        if endpoint is not None and endpoint.tenant_id != asked.tenant_id:
+            endpoint = None
         if asked.job_id:
             deliveries = await self._past.one_event(asked, endpoint)
             return replace(asked, planned=await self._plan(deliveries), done_ms=self._now_ms())

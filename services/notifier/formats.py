@@ -12,11 +12,6 @@ from contracts.events import WebhookFormat
 from services.notifier.payload import Notice, Operation, fit, render, rfc3339
 
 JSON = "application/json"
-CONTENT_TYPES: dict[WebhookFormat, str] = {
-    "standard": JSON,
-    "flat": JSON,
-    "cloudevents": "application/cloudevents+json",
-}
 SEQUENCE_DIGITS = 10  # the extension compares as text
 
 

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from contracts import events as ev
+from contracts.store import keys
 from tests.ingest.api import running_api, settings_for
 from tests.ingest.webhooks import PATH, Hooks, hooks_of
 from tests.notifier.hooked import notifier, until
@@ -148,6 +149,33 @@ async def test_what_happened_before_an_endpoint_was_made_is_sent_when_it_is_aske
     assert (asked.status, again.status) == (202, 202)
     body = orjson.loads(request.body)
     assert (body["type"], body["jobId"], len(receiver.requests)) == ("job.completed", job_id, 1)
+
+
+async def test_a_delivery_whose_time_is_over_is_made_again_by_its_owner_only(hooks: Hooks, store_url: str) -> None:
+    """Field case 106: the record is gone, the event is not: the same webhook-id, rendered again; strangers see none."""
+    client = hooks.api.store.client
+    await hooks.api.tenant("t_b")
+    stranger = await hooks_of(hooks.api, "t_b")
+    async with Receiver([answer(200)]) as receiver, notifier(store_url):
+        await hooks.api.job(webhookUrl=receiver.url(), webhookEvents=["job.created"])
+        [first] = await receiver.wait_for_requests(1)
+        await until(lambda: has_delivered(hooks))
+        [kept] = (await hooks.get(DELIVERIES)).body["data"]
+        await client.delete(keys.delivery("default", kept["id"]))
+        await client.zrem(keys.deliveries_of("default", "t_a"), kept["id"])
+        unknown = await hooks.call("POST", f"/v1/webhook-deliveries/{kept['id'].replace('_1_', '_9_')}/redeliver")
+        foreign = await stranger.call("POST", f"/v1/webhook-deliveries/{kept['id']}/redeliver")
+        asked = await hooks.call("POST", f"/v1/webhook-deliveries/{kept['id']}/redeliver")
+        [_, again] = await receiver.wait_for_requests(2)
+
+    assert (asked.status, unknown.status, foreign.status) == (202, 404, 404)
+    shown = {"id": kept["id"], "eventType": "job.created", "messageId": kept["messageId"], "state": "waiting"}
+    assert shown.items() <= asked.body.items()
+    assert (first.headers["webhook-id"], first.body) == (again.headers["webhook-id"], again.body)
+
+
+async def has_delivered(hooks: Hooks) -> bool:
+    return [each["state"] for each in (await hooks.get(DELIVERIES)).body["data"]] == ["delivered"]
 
 
 async def is_done(hooks: Hooks, endpoint_id: str) -> bool:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from contracts import events as ev
 from contracts import ids
-from contracts.deliveries import PlannedDelivery
+from contracts.deliveries import CONTENT_TYPES, PlannedDelivery
 from contracts.endpoints import SUBSCRIBABLE, Endpoint
 from contracts.job import JobState
 from contracts.wire import Entry
-from services.notifier.formats import CONTENT_TYPES, write
+from services.notifier.formats import write
 from services.notifier.payload import BODY_BYTES_MAX, Links, Notice
 from services.notifier.planning.deliveries import Audience, plan_job
 from services.notifier.planning.job_body import read_body

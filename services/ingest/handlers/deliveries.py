@@ -9,13 +9,16 @@ import asyncio
 from aiohttp import web
 
 from contracts import events as ev
-from contracts.ids import BadId, parse_job_id
+from contracts.backfills import Backfill
+from contracts.ids import BadId, endpoint_of, event_id, event_of, parse_job_id
+from contracts.ids import delivery_id as delivery_id_of
 from services.ingest.context import Context
 from services.ingest.delivery_filter import NAMES, PAGE, DeliveryFilter, read_filter
+from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer, page_answer, read_limit
 from services.ingest.handlers.configured import NOTHING, ConfiguredHandlers
 from services.ingest.handlers.delivery_reading import DeliveryReader, FoundDelivery, Listed, check_redelivered
-from services.ingest.handlers.one_endpoint import check_receives
+from services.ingest.handlers.one_endpoint import check_receives, too_many_backfills
 from services.ingest.handlers.read import job_not_found
 from services.ingest.minting import Mint
 from services.ingest.tenancy import Caller
@@ -63,9 +66,15 @@ class DeliveryHandlers(ConfiguredHandlers):
         return await self._list(request, caller.tenant_id, wanted, with_attempts=True, may_be_empty=is_mine)
 
     async def redeliver(self, request: web.Request, caller: Caller) -> web.Response:
-        """Send a delivery again; the answer is the one that will be sent, which may be a new one."""
+        """Send a delivery again; the answer is the one that will be sent, which may be a new one.
+
+        One that is forgotten is rendered again from its event, by a notifier, within about a second.
+        """
         check_query(request, NOTHING)
-        found = await self._need(request, caller)
+        try:
+            found = await self._need(request, caller)
+        except Problem as problem:
+            return await self._render_again(request.match_info["id"], caller, problem)
         check_receives(self._configuration(), found.fields.get("endpoint", ""))
         event = ev.RedeliveryRequested(
             tenant_id=caller.tenant_id, how="redeliver", delivery_id=found.id, by=caller.key_id
@@ -76,6 +85,42 @@ class DeliveryHandlers(ConfiguredHandlers):
         again = await self._reader.need(caller.tenant_id, check_redelivered(made))
         where = {"Location": f"/v1/webhook-deliveries/{again.id}"}
         return json_answer(delivery_view(again.id, again.fields), 202, where)
+
+    async def _render_again(self, delivery_id: str, caller: Caller, not_found: Problem) -> web.Response:
+        try:
+            name, (job_id, sequence) = endpoint_of(delivery_id), event_of(delivery_id)
+        except BadId:
+            raise not_found from None
+        store, meta = self._context.store, self._context.pool_of(delivery_id)
+        if meta is None:
+            raise not_found
+        history = await self._context.within(store.jobs.history(meta.name, job_id, after=sequence - 1))
+        told = [] if history is None else [entry for entry in history.entries if entry.sequence == sequence]
+        if history is None or history.state.tenant_id != caller.tenant_id or not told:
+            raise not_found
+        endpoint = self._configuration().endpoint_by_name(name)
+        if endpoint is not None and endpoint.tenant_id != caller.tenant_id:
+            raise not_found
+        check_receives(self._configuration(), name)
+        event = ev.RedeliveryRequested(
+            tenant_id=caller.tenant_id, how="redeliver", delivery_id=delivery_id, by=caller.key_id
+        )
+        await self._context.within(store.note(meta.name, delivery_id, event, self._mint.token()))
+        asked = Backfill(
+            id=f"op_{self._mint.token()}",
+            endpoint_id=name if endpoint is None else endpoint.id,
+            tenant_id=caller.tenant_id,
+            since_ms=0,
+            until_ms=0,
+            asked_ms=self._context.now_ms(),
+            job_id=job_id,
+            sequence=sequence,
+        )
+        if not await self._context.within(store.backfills.ask(meta.name, asked)):
+            raise too_many_backfills()
+        message, again = event_id(job_id, sequence), delivery_id_of(job_id, sequence, name, 0)
+        fields = {"endpoint": name, "job": job_id, "event": told[0].type, "message": message, "state": "waiting"}
+        return json_answer(delivery_view(again, fields), 202, {"Location": f"/v1/webhook-deliveries/{again}"})
 
     async def _need(self, request: web.Request, caller: Caller) -> FoundDelivery:
         return await self._reader.need(caller.tenant_id, request.match_info["id"])

@@ -15,11 +15,10 @@ from contracts.endpoints import Endpoint
 from contracts.ids import delivery_id, event_id
 from contracts.webhook_api import Since
 from services.ingest.context import Context
-from services.ingest.edge.problems import POLICIES, Problem
 from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.handlers.configured import NOTHING, ConfiguredHandlers
 from services.ingest.handlers.delivery_reading import DeliveryReader
-from services.ingest.handlers.one_endpoint import check_enabled, find_endpoint, read_kept
+from services.ingest.handlers.one_endpoint import check_enabled, find_endpoint, read_kept, too_many_backfills
 from services.ingest.minting import Mint
 from services.ingest.targets import check_target
 from services.ingest.tenancy import Caller
@@ -91,8 +90,7 @@ class EndpointSendingHandlers(ConfiguredHandlers):
         for pool in self._context.pools:
             await self._context.within(self._context.store.note(pool, endpoint.id, asked, self._mint.token()))
             if not await self._context.within(self._context.store.backfills.ask(pool, backfill)):
-                policies = {POLICIES: ["webhookBackfills"]}
-                raise Problem("quota_exceeded", "Too many backfills are under way; wait for one", extensions=policies)
+                raise too_many_backfills()
         return json_answer({"id": backfill.id, "object": "operation", "state": "in_progress"}, 202)
 
     async def endpoint_stats(self, request: web.Request, caller: Caller) -> web.Response:

@@ -9,7 +9,7 @@ from contracts.errors import Corrupt
 from contracts.store.deliveries import HELD
 from contracts.tenant import Configuration
 from services.ingest.context import Context
-from services.ingest.edge.problems import Problem
+from services.ingest.edge.problems import POLICIES, Problem
 from services.ingest.tenancy import Caller
 from services.ingest.views.webhooks import ANONYMOUS
 
@@ -32,6 +32,12 @@ def check_receives(state: Configuration, name: str) -> None:
         raise Problem("not_redeliverable", "Its endpoint was deleted")
     if endpoint is not None:
         check_enabled(endpoint)
+
+
+def too_many_backfills() -> Problem:
+    """Return what is answered where a pool has as many as it takes."""
+    policies = {POLICIES: ["webhookBackfills"]}
+    return Problem("quota_exceeded", "Too many backfills are under way; wait for one", extensions=policies)
 
 
 def check_enabled(endpoint: Endpoint) -> None:

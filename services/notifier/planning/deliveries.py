@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from contracts import ids
-from contracts.deliveries import PlannedDelivery
+from contracts.deliveries import PlannedDelivery, content_of
 from contracts.endpoints import Endpoint
 from contracts.errors import Corrupt
 from contracts.events import WebhookFormat
 from contracts.positions import entry_key, entry_ms
 from contracts.store.log import Poison
 from contracts.wire import Entry
-from services.notifier.formats import CONTENT_TYPES, JSON, write, write_operation
+from services.notifier.formats import write, write_operation
 from services.notifier.planning.job_body import JobBody
 from services.notifier.planning.notices import SYSTEM_CODE, Source, notice, operation
 from services.notifier.planning.story import Story
@@ -127,7 +127,7 @@ def _of_operation(entry: Entry, tenant_id: str, target: Target, source: Source, 
         "event": entry.type,
         "message": ids.entry_event_id(source.pool_code, source.epoch, entry.position),
         "body": write_operation(operation(entry, tenant_id, source), target.format),
-    } | _content(target.format)
+    } | content_of(target.format)
     log_number = int(source.pool_code == SYSTEM_CODE)
     delivery_id = ids.entry_delivery_id(home_code, entry_key(entry.position), log_number, target.endpoint)
     return PlannedDelivery(delivery_id, fields, target.endpoint, tenant_id, "")
@@ -149,7 +149,7 @@ class _Teller:
             "event": entry.type,
             "message": ids.event_id(state.id, entry.sequence),
             "body": self._write(entry, target.format),
-        } | _content(target.format)
+        } | content_of(target.format)
         if target.url:
             fields["url"] = target.url
         if (trace := self._body.traceparent()) is not None:
@@ -175,8 +175,3 @@ class _Teller:
 
 def _is_throttled(entry: Entry, target: Target) -> bool:
     return entry.type == PROGRESS and target.interval_ms > 0
-
-
-def _content(form: WebhookFormat) -> dict[str, str]:
-    kind = CONTENT_TYPES[form]
-    return {} if kind == JSON else {"content": kind}
