@@ -13,6 +13,7 @@ from contracts.outbound.answer import AnswerReader, Head
 from contracts.outbound.terms import HungUp, Malformed
 
 AHEAD_BYTES = 512 << 10
+REQUESTS_MAX = 200  # of one connection: then the name is looked up again, and the address judged
 
 
 class Connection(asyncio.Protocol):
@@ -45,6 +46,7 @@ class Connection(asyncio.Protocol):
             self._transport is not None
             and not self._transport.is_closing()
             and self._error is None
+            and self.requests < REQUESTS_MAX
             and self._reader.complete
             and not self._reader.has_excess
             and not self._body
