@@ -48,7 +48,6 @@ class Connection(asyncio.Protocol):
             and self._error is None
             and self.requests < REQUESTS_MAX
             and self._reader.complete
-            and not self._reader.has_excess
             and not self._body
             # HTTP/1.1 means it without a word, but who says nothing may be about to hang up.
             and self._reader.head is not None

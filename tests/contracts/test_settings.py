@@ -1,8 +1,11 @@
 """Settings: a value that could only do harm later is refused at start, with its name and what to write."""
 
+import base64
+
 import pytest
 
 from contracts.errors import ConfigError
+from contracts.outbound.terms import Proxy, Route
 from contracts.settings import load_settings
 
 ADMIN_KEY = "HEADRACE_ADMIN__KEY"
@@ -85,3 +88,24 @@ def test_a_topic_is_read_with_its_servers_and_none_means_the_logs() -> None:
     assert load_settings({}).notifier.topic() is None
     settings = load_settings({SOURCE: "kafka://one:9092,two:9093/events.v1"})
     assert settings.notifier.topic() == ("one:9092,two:9093", "events.v1")
+
+
+def test_the_way_out_is_read_and_a_password_of_the_proxy_is_told_nowhere() -> None:
+    names = "HEADRACE_WEBHOOK__NAMESERVERS", "HEADRACE_WEBHOOK__PROXY", "HEADRACE_WEBHOOK__PORTS"
+    given = dict(
+        zip(names, ("10.0.0.2, fd00::2,[fd00::3]:5353", "http://me:p%40ss@proxy:3128", "443, 8443"), strict=True)
+    )
+    webhook = load_settings(given).webhook
+    assert webhook.nameservers == (("10.0.0.2", 53), ("fd00::2", 53), ("fd00::3", 5353))
+    assert webhook.proxy == Proxy("proxy", 3128, "Basic " + base64.b64encode(b"me:p@ss").decode())
+    assert webhook.route == Route(webhook.nameservers, webhook.proxy)
+    assert webhook.ports == {443, 8443}
+    assert base64.b64encode(b"me:p@ss").decode() not in repr(load_settings(given))
+    assert load_settings(dict.fromkeys(names[:2], "")).webhook.route == Route()
+
+    wrong = dict(zip(names, ("dns.example", "https://me:hunter2@proxy:3128/x", "443,0"), strict=True))
+    with pytest.raises(ConfigError) as caught:
+        load_settings(wrong)
+    assert len(caught.value.faults) == 3
+    assert all(name in str(caught.value.faults) for name in names)
+    assert "hunter2" not in str(caught.value.faults)

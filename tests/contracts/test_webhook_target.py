@@ -1,12 +1,13 @@
 """The judgement of webhook URLs and of the addresses they lead to."""
 
 import ipaddress
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.webhook_target import TargetFault, explain, judge_address, judge_url
+from contracts.webhook_target import TargetFault, explain, judge_address, judge_url, place_of
 
 SETTINGS = ("none", "loopback", "all")
 
@@ -156,6 +157,42 @@ def test_metadata_multicast_and_unspecified_addresses_stay_shut_in_every_setting
 @pytest.mark.parametrize("address", ["", "app.example", "127.1", "0x7f000001", "127.0.0.1 ", "1.1.1.1/8"])
 def test_what_is_no_address_is_refused(address):
     assert judge_address(address, "all") is TargetFault.ADDRESS
+
+
+def test_ports_are_those_that_the_operator_allows():
+    ports = frozenset({443, 9443})
+    assert judge_url("https://app.example:9443/", "none", ports) is None
+    assert judge_url("https://app.example/", "none", ports) is None
+    assert judge_url("https://app.example:8443/", "none", ports) is TargetFault.PORT
+    assert explain(TargetFault.PORT, ports) == "must use one of the ports 443, 9443"
+    assert judge_url("http://127.0.0.1:1/", "loopback", ports) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("https://App.Example", ("app.example", 443, "app.example", "/")),
+        ("HTTPS://app.example.:8443?a=/b", ("app.example", 8443, "app.example:8443", "/?a=/b")),
+        ("https://app.example:443/a%20b?c", ("app.example", 443, "app.example", "/a%20b?c")),
+        ("https://[2606:4700::1111]:8443/@x", ("2606:4700::1111", 8443, "[2606:4700::1111]:8443", "/@x")),
+        ("https://8.8.8.8", ("8.8.8.8", 443, "8.8.8.8", "/")),
+    ],
+)
+def test_what_is_connected_to_is_what_was_judged(url, place):
+    """Field case 113: one reading of a URL, for the judge, the look-up, the server name and the Host header."""
+    assert judge_url(url, "none") is None
+    taken = place_of(url)
+    assert (taken.host, taken.port, taken.authority, taken.path) == place
+    assert taken.is_address == (":" in taken.host or taken.host == "8.8.8.8")
+
+
+@given(st.from_regex(r"https://[A-Za-z0-9.\[\]:@_%-]{1,30}(/[!-~]{0,10})?", fullmatch=True))
+def test_every_url_that_passes_is_taken_apart_as_the_standard_library_would(url):
+    if judge_url(url, "none") is not None:
+        return
+    place, standard = place_of(url), urlsplit(url)
+    assert place.host == (standard.hostname or "").removesuffix(".")
+    assert place.port == (standard.port or 443)
 
 
 @given(st.ip_addresses())

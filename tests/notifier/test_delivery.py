@@ -331,3 +331,31 @@ async def test_host_and_server_name_are_those_of_the_url(certificate):
     assert report.outcome == Answered(200)
     assert seen == ["hook.example"]
     assert re.fullmatch(r"hook\.example:\d+", receiver.requests[0].headers["host"])
+
+
+@pytest.mark.parametrize("answer_bytes", [0, 10, 5_000])
+async def test_what_is_heard_of_an_answer_ends_where_it_should_and_holds_no_part_of_a_secret(answer_bytes):
+    """Field case 110: also where the limit cuts through a secret that the receiver sends back."""
+    text = b"." * max(0, answer_bytes - 20) + SECRET.encode() + b"." * 9_000
+    async with Receiver([answer(500, {"Content-Type": "text/plain"}, text)]) as receiver:
+        report = await sender(answer_bytes=answer_bytes).attempt(post(receiver.url()))
+    assert report.outcome == Answered(500)
+    if not answer_bytes:
+        assert report.heard is None
+        return
+    assert len(report.heard.body) <= answer_bytes
+    assert SECRET[:8] not in report.heard.body
+
+
+async def test_headers_that_were_kept_and_may_not_be_sent_are_left_out():
+    """Field case 113: even what stands in the store cannot add a line, or take the place of a header of ours."""
+    kept = {"X-Good": "blue", "Host": "evil.example", "webhook-signature": "v1,x", "X-Bad": "a\r\nX-Evil: 1",
+            "Content-Length": "0", "X: Y": "1", "X-Umlaut": "\u00e4"}  # fmt: skip
+    async with Receiver([answer(200)]) as receiver:
+        report = await sender().attempt(post(receiver.url(), headers=kept))
+    [request] = receiver.requests
+    assert report.outcome == Answered(200)
+    assert request.headers["x-good"] == "blue"
+    assert not {"x-evil", "x-bad", "x", "x-umlaut"} & {*request.headers}
+    assert request.headers["host"] == f"127.0.0.1:{receiver.port}"
+    Webhook(SECRET).verify(request.body, request.headers)
