@@ -7,7 +7,6 @@ cancel that was requested meanwhile turns failures and hand-backs into a cancell
 import asyncio
 import os
 import random
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from services.gpu_worker import settlement
 from services.gpu_worker.artifacts import ArtifactRejected, Intake, size_of
 from services.gpu_worker.process.frames import ArtifactFile
 from services.gpu_worker.profiles import Profiles
+from services.gpu_worker.removal import remove_tree
 from services.gpu_worker.running import Running, log_path
 from services.gpu_worker.settlement import Ending, Facts
 from services.gpu_worker.slots.outcome import Outcome, Verdict
@@ -250,7 +250,7 @@ def is_empty(folder: Path) -> bool:
 
 
 def _tidy(scratch: Path, kept_log: Path | None) -> bool:
-    shutil.rmtree(scratch, ignore_errors=True)
+    remove_tree(scratch)
     written = log_path(scratch)
     if kept_log is not None and written.exists():
         kept_log.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import os
 import random
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 
@@ -26,6 +25,7 @@ from services.gpu_worker.process.child_process import child_environment
 from services.gpu_worker.profile_news import ProfileNews
 from services.gpu_worker.profile_watch import ProfileWatch
 from services.gpu_worker.profiles import Profiles
+from services.gpu_worker.removal import remove_tree
 from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.session import Ending, Session
 from services.gpu_worker.slots.slot import Slot
@@ -159,5 +159,5 @@ class Supervisor:
     def _sweep(self, devices: Sequence[Device]) -> None:
         """Remove what a killed predecessor on these devices left; their locks are ours, so nobody uses it."""
         for device in devices:
-            shutil.rmtree(self._config.data_dir / "scratch" / device.name, ignore_errors=True)
+            remove_tree(self._config.data_dir / "scratch" / device.name)
         os.makedirs(self._config.data_dir, exist_ok=True)
