@@ -49,6 +49,9 @@ def submit(
         Path | None, typer.Option("--body", help="JSON file with more fields of the request; - is standard input.")
     ] = None,
     webhook_url: Annotated[str | None, typer.Option(help="Where to call back.")] = None,
+    webhook_events: Annotated[
+        list[str] | None, typer.Option("--webhook-event", help="Of what to tell there; repeatable.")
+    ] = None,
     priority: Annotated[str | None, typer.Option(help="low, normal, high or urgent.")] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Repeats with it make no second job.")] = None,
     watch_it: Annotated[bool, typer.Option("--watch", "-w", help="Follow the job to its end.")] = False,
@@ -61,6 +64,7 @@ def submit(
     job["userId"] = user_id or job.get("userId") or _user_name()
     job["input"] = _input_of(job) | dict(_parse_pair(pair) for pair in inputs or [])
     job |= {"webhookUrl": webhook_url} if webhook_url else {}
+    job |= {"webhookEvents": webhook_events} if webhook_events else {}
     job |= {"priority": priority} if priority else {}
 
     key = _one_line(idempotency_key)

@@ -51,6 +51,10 @@ def update(
     metadata: Annotated[
         list[str] | None, typer.Option("--metadata", "-m", help="NAME=VALUE; all of them, replacing what is there.")
     ] = None,
+    webhook_events: Annotated[
+        list[str] | None,
+        typer.Option("--webhook-event", help="What its webhookUrl hears of from now on; all of them, repeatable."),
+    ] = None,
     if_match: Annotated[str | None, typer.Option(help="Only if the job still has had this many events.")] = None,
     output: Output = Format.TABLE,
     url: Url = None,
@@ -60,8 +64,10 @@ def update(
     fields: JsonObject = {} if priority is None else {"priority": priority}
     if metadata:
         fields["metadata"] = dict(_pair(text, "--metadata") for text in metadata)
+    if webhook_events:
+        fields["webhookEvents"] = webhook_events
     if not fields:
-        raise typer.BadParameter("nothing to change", param_hint="--priority or --metadata")
+        raise typer.BadParameter("nothing to change", param_hint="--priority, --metadata or --webhook-event")
     headers = {} if if_match is None else {"If-Match": if_match if if_match == "*" else f'"{if_match.strip(chr(34))}"'}
     path = f"/v1/jobs/{path_segment(job_id)}"
     show_one(

@@ -120,7 +120,12 @@ async def _temporary_endpoint(client: Client, wishes: Wishes, here: str) -> Asyn
     """Make an endpoint that leads here, and remove it whatever happens."""
     body: JsonObject = {"url": wishes.reach_as or here, "events": wishes.events, "format": wishes.form}
     body["description"] = f"headrace webhook listen, process {os.getpid()} on {socket.gethostname()}"[:256]
-    made = (await client.post(_ENDPOINTS, body)).body
+    try:
+        made = (await client.post(_ENDPOINTS, body)).body
+    except Problem as fault:
+        if fault.code == "webhook_url_not_allowed":
+            note(f"the server may not call {body['url']}: say how it reaches this host with --reach-as, as by a tunnel")
+        raise
     try:
         yield made
     finally:

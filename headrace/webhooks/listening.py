@@ -55,7 +55,8 @@ class Listening:
                 reply, told["forward"] = await self.forwarder.forward(received)
             if 200 <= reply.status < 300:
                 self._seen.take(told)
-        self._tell(told | {"answered": reply.status}, received.body)
+        told["answered"] = reply.status
+        self._tell(told, received.body)
         self.refused += received.fault is not None
         self._count += 1
         if self._count == self.wishes.most:

@@ -72,6 +72,7 @@ def line_of(told: JsonObject) -> str:
         parts.append(f"{told['lagMs']} ms after the event")
     if forward := told.get("forward"):
         parts.append(f"forwarded: {forward.get('error') or forward['status']} in {forward['ms']} ms")
+    parts += ["410 turns the endpoint off"] if told.get("answered") == 410 else []
     parts += ["a repeat"] if told.get("repeat") else []
     parts += ["older than one that came before: ignore it"] if told.get("older") else []
     return ", ".join(parts)

@@ -275,6 +275,7 @@ def test_many_jobs_are_submitted_changed_and_cancelled(up: Up, tmp_path: Path) -
 
     changed = headrace(up, "jobs", "update", ids[2], "--priority", "high", "-m", "n=9", "-o", "json")
     assert (changed.json["priority"], changed.json["metadata"]) == ("high", {"n": "9"})
+    assert headrace(up, "jobs", "update", ids[2], "--webhook-event", "job.failed").exit_code == 2  # it has no webhook
     assert headrace(up, "jobs", "update", ids[2], "--priority", "low", "--if-match", "1").exit_code == 5
     assert headrace(up, "jobs", "update", ids[2]).exit_code == 2
 
