@@ -54,6 +54,7 @@ def test_a_call_is_passed_on_as_it_came_and_the_applications_answer_is_given_bac
     for headers, body in app.calls:
         Webhook(listener.told["secret"]).verify(body, headers)
         assert headers["user-agent"].startswith("headrace/")
+        assert "accept" not in headers  # nothing was added on the way
         assert body.decode() == taken["body"]
 
 

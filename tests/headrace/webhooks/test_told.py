@@ -53,7 +53,10 @@ _json = st.recursive(
 )
 
 
-@given(_json.map(orjson.dumps) | st.binary(), st.text(), st.text())
+_told = st.fixed_dictionaries({}, optional=dict.fromkeys([*BODY, "sequence", "data"], st.text() | _json))
+
+
+@given((_told | _json).map(orjson.dumps) | st.binary(), st.text(), st.text())
 def test_nothing_of_a_call_steers_a_terminal(body: bytes, message_id: str, attempt: str) -> None:
     told = facts_of({"webhook-id": message_id, "webhook-attempt": attempt}, body, AT_S)
     line = line_of(told | {"signature": "INVALID", "fault": "x"})
