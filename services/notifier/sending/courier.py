@@ -31,9 +31,10 @@ from services.notifier.sending.rooms import DueEndpoint, share
 LOOK = 100  # endpoints looked at together; further ones only when these get no place
 LOOK_FURTHER = 10
 # Short, so that the deliveries of a killed process are not long in coming; held again three times before it runs out.
-CLAIM_MS = 6_000
+CLAIM_MS = 3_000
 SWEEP_EVERY_S = 5.0
-POLL_S = 1.0  # a delivery planned by another process is seen within this
+POLL_S = 1.0  # a delivery planned by another process is seen within this,
+AGAIN_S = 0.01  # and sooner while there is something to do: doubled with each look that found nothing
 GATHER_S = 0.002  # what ends within this is followed by one claim and not by one each
 GRACE_S = 5.0
 HAND_BACK_S = 2.0
@@ -107,12 +108,13 @@ class Courier:
             await asyncio.gather(*duties, return_exceptions=True)
 
     async def _claim_until(self, stop: asyncio.Event, pool: str, wake: asyncio.Event) -> None:
-        failures = 0
+        failures = quiet = 0
         while not stop.is_set():
             wake.clear()
             try:
                 wait_s = await self.claim_once(pool)
-                failures = 0
+                failures, quiet = 0, quiet + 1 if wait_s else 0
+                wait_s = min(wait_s, AGAIN_S * 2 ** min(quiet, 10))
             except StoreUnavailable:
                 failures, wait_s = await self._fail(failures, stop)
             except Exception:

@@ -38,6 +38,8 @@ from services.notifier.sending.record import (
 )
 from services.notifier.sending.watch import Failure, Watch
 
+WAITS_AT_LEAST_S = 3_600.0  # behind an open circuit, also where the schedule is shorter
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -131,7 +133,7 @@ class Delivering:
                     await self._watch.failed(endpoint, failure, now_ms)
             if failure.settled.row >= self._plan.circuit.trip:
                 # Nothing gets through, so nothing would ever end: what is older than its whole schedule does.
-                before_ms = now_ms - round(self._plan.schedule.longest_s * 1000)
+                before_ms = now_ms - round(max(self._plan.schedule.longest_s, WAITS_AT_LEAST_S) * 1000)
                 endpoint_id = None if endpoint is None else endpoint.id
                 await self._store.deliveries.expire(failure.pool, name, before_ms, endpoint_id)
             if failure.settled.has_more and (state := self._receivers.off(name)) is not None:
