@@ -23,6 +23,9 @@ NAMES = (
     "call_cost",
     "batches",
     "planning",
+    "deliveries",
+    "delivery_kills",
+    "delivery_restart",
 )
 COMMAND = "make bench"
 
