@@ -15,6 +15,7 @@ import orjson
 
 from contracts.store import Store, keys
 from contracts.wire import Entry
+from headrace.stack.plan import SERVICES
 from tests.harness.audit import Verdict, audit
 from tests.harness.processes import Process
 from tests.harness.tail import LIMIT_S, LogTail, eventually
@@ -74,7 +75,7 @@ class Stack(Up):
         tenant = f"t_{os.getpid()}-{next(_tenants)}"
         made = await self.admin("POST", "/tenants", {"id": tenant, **fields})
         assert made.status in (200, 201), made
-        scopes = ["jobs:write", "jobs:read", "events:read", "models:read"]
+        scopes = ["jobs:write", "jobs:read", "events:read", "models:read", "webhooks:read", "webhooks:write"]
         return str((await self.admin("POST", f"/tenants/{tenant}/keys", {"scopes": scopes})).json["key"])
 
     async def post_job(
@@ -147,7 +148,7 @@ class Stack(Up):
             alive = {process.pid for process in self.processes("gpu_worker")}
             usage = await self.store.client.hget(keys.usage(POOL), "jobs")
             return (
-                len(services) == 4
+                len(services) == len(SERVICES)
                 and len(known) == len(alive) == workers
                 and int(usage or 0) == 0
                 and all(int(fields["pid"]) in alive and fields.get("state") == "open" for fields in known.values())
