@@ -69,6 +69,7 @@ class IngestSettings(Group):
     body_timeout_s: Positive = 10.0
     connections: Count = 2_000
     tenant_followers: Annotated[int, Field(ge=1, le=500)] = 50  # logs that a tenant may follow at one process
+    key_streams: Count = 100  # live streams that one key may have at one process
     store_timeout_s: Positive = 1.5  # a POST is answered within this also while the store is away
 
 

@@ -54,6 +54,9 @@ from services.ingest.handlers.uploads import UploadHandlers
 from services.ingest.handlers.webhook_keys import WebhookKeysHandler
 from services.ingest.handlers.worker_commands import WorkerCommandHandlers
 from services.ingest.handlers.workers import WorkerHandlers
+from services.ingest.live.hub import Hub
+from services.ingest.live.sse import StreamHandlers
+from services.ingest.live.table import stream_routes
 from services.ingest.log_tails import LogTails
 from services.ingest.metrics import IngestMetrics
 from services.ingest.readiness import Readiness
@@ -117,7 +120,8 @@ class IngestService:
             shelf=Shelf(open_objects(settings)),
         )
         self._edge = EdgeState(secrets.token_hex(4), self.context.metrics)
-        self._watch = JobWatch(store)
+        self._hub = Hub(store, settings.ingest.key_streams)
+        self._watch = JobWatch(store, self._hub)
         self._tails = LogTails(store, settings.ingest.tenant_followers)
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -147,7 +151,7 @@ class IngestService:
         """Answer what was accepted, then end."""
         self._edge.is_draining = True
         await self._tails.aclose()
-        await self._watch.aclose()
+        await self._hub.aclose()
         if self._runner is not None:
             await self._runner.drain(DRAIN_S)
             await self._runner.cleanup()
@@ -177,6 +181,7 @@ class IngestService:
                 JobHandlers(context, reader),
                 LogHandler(context, reader, self._watch, self._tails),
             ),
+            *stream_routes(StreamHandlers(context, reader, self._hub, authenticate.is_still_valid)),
             *change_routes(ChangeHandler(context, reader), canceller, CancelManyHandler(context, reader, canceller)),
             *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),

@@ -10,7 +10,7 @@ from contracts.errors import StoreUnavailable
 from contracts.store import Word, keys
 from contracts.store.write import JobGuard, Write
 from tests.ingest.api import JOB, Answer, Api, log_length
-from tests.store.play import POOL, Play
+from tests.store.play import Play
 
 DEDUP: dict[str, object] = {"key": "u_42:onion"}
 FOR_A_TIME: dict[str, object] = {"key": "u_42:onion", "mode": "ttl", "ttlSeconds": 60}
@@ -172,7 +172,7 @@ async def test_what_is_refused_holds_no_key(api: Api) -> None:
 async def test_a_caller_who_waits_waits_for_the_job_that_is_found(api: Api) -> None:
     first = await submit(api)
     waiting = asyncio.create_task(submit(api, headers={"Prefer": "wait=20"}))
-    while not api.service._watch._waiting[POOL]:  # noqa: ASYNC110
+    while not api.service._watch.waiting:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
     await cancel(api, first.body["id"])

@@ -172,14 +172,14 @@ async def test_a_service_that_stops_answers_those_who_wait(api: Api) -> None:
     waiting = asyncio.create_task(api.submit(headers={"Prefer": "wait=60"}))
     await _only_job(api)
 
-    await api.service._watch.aclose()
+    await api.service._hub.aclose()
 
     assert (await waiting).status == 202
 
 
 async def test_a_request_that_comes_while_the_service_stops_waits_for_nothing(api: Api) -> None:
     """Its body may have been half read at the signal; a wait of a minute would outlast the drain."""
-    await api.service._watch.aclose()
+    await api.service._hub.aclose()
 
     async with asyncio.timeout(20):
         assert (await api.submit(headers={"Prefer": "wait=60"})).status == 202

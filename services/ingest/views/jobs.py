@@ -168,6 +168,7 @@ def _urls(link: str) -> JsonObject:
         "artifacts": link + "/artifacts",
         "logs": link + "/logs",
         "explain": link + "/explain",
+        "stream": link + "/stream",
     }
 
 

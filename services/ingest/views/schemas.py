@@ -125,6 +125,7 @@ class JobUrls(Shape):
     events: str
     artifacts: str
     explain: str
+    stream: str
     logs: str
 
 

@@ -1,0 +1,145 @@
+"""The log of one pool, read once for all of this process who listen to it.
+
+Promises: whoever follows and then reads the state of things misses nothing that is appended after what it read, and is
+told when the log has a hole for it (`is_lost`): what follows was trimmed, or the store came back with another log. The
+reader runs only while somebody listens, and costs the store the same for one listener and for thousands.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from contracts.archive.reading import Gone
+from contracts.errors import HeadraceError
+from contracts.positions import before, entry_key
+from contracts.store import Store
+from contracts.store.log import Poison, pause
+from contracts.store.store import LogTail
+from contracts.wire import Entry
+from services.ingest.live.subscription import MOST_WAITING, Subscription
+
+BLOCK_MS = 500
+AT_ONCE = 500
+
+Listener = Subscription[Entry]
+
+
+class Feed:
+    """One pool. `is_over` listeners are told once `stop` is set."""
+
+    def __init__(self, store: Store, pool: str, stop: asyncio.Event) -> None:
+        self._store, self._pool, self._stop = store, pool, stop
+        self._of_job: dict[str, set[Listener]] = {}
+        self._of_all: set[Listener] = set()
+        self._begun = asyncio.Event()
+        self._reader: LogTail | None = None
+        self._last: Entry | Poison | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._of_job or self._of_all)
+
+    @contextmanager
+    def follow(self, job_id: str) -> Iterator[Listener]:
+        """Listen to one job."""
+        listener = Listener(MOST_WAITING)
+        self._of_job.setdefault(job_id, set()).add(listener)
+        self._start(listener)
+        try:
+            yield listener
+        finally:
+            self._of_job[job_id].discard(listener)
+            if not self._of_job[job_id]:
+                del self._of_job[job_id]
+
+    @contextmanager
+    def follow_all(self, most: int) -> Iterator[Listener]:
+        """Listen to everything; at most so many entries wait."""
+        listener = Listener(most)
+        self._of_all.add(listener)
+        self._start(listener)
+        try:
+            yield listener
+        finally:
+            self._of_all.discard(listener)
+
+    async def begun(self) -> None:
+        """Wait until the reader knows where it begins: whatever is read from now on, it is not behind."""
+        await self._begun.wait()
+
+    async def aclose(self) -> None:
+        """End all listeners and the reader, once `stop` is set."""
+        for listener in self._listeners():
+            listener.end()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _start(self, listener: Listener) -> None:
+        listener.is_over = self._stop.is_set()
+        if self._task is None or self._task.done():
+            self._begun.clear()
+            self._task = asyncio.create_task(self._read())
+
+    def _listeners(self) -> list[Listener]:
+        return [*self._of_all, *(each for group in self._of_job.values() for each in group)]
+
+    async def _read(self) -> None:
+        failures = 0
+        while self.is_followed and not self._stop.is_set():
+            try:
+                entries = await self._next(is_back=failures > 0)
+            except Gone:
+                self._lose()
+                continue
+            except HeadraceError:
+                failures += 1
+                await pause(failures, self._stop, random.random())
+                continue
+            failures = 0
+            for entry in entries:
+                self._tell(entry)
+
+    async def _next(self, *, is_back: bool) -> list[Entry | Poison]:
+        """Return what comes next. Raises Gone when that is not what follows, and other errors that may pass."""
+        reader = self._reader
+        if reader is None:
+            reader = self._reader = self._store.tail(self._pool, "")
+            self._begun.clear()
+        if not self._begun.is_set():
+            reader.position, self._last = await self._store.end_of_log(self._pool), None
+            self._begun.set()
+        elif is_back:
+            await self._check(reader)
+        return await reader.read(AT_ONCE, BLOCK_MS)
+
+    async def _check(self, reader: LogTail) -> None:
+        """Raise Gone unless the log still says at its place what was read there: a store may lose its last second."""
+        place, last = reader.position, self._last
+        if last is None:
+            end = await self._store.end_of_log(self._pool)
+            is_same = entry_key(end) >= entry_key(place)
+        else:
+            reader.position = before(place)
+            try:
+                is_same = await reader.read(1) == [last]
+            finally:
+                reader.position = place
+        if not is_same:
+            raise Gone(place, "")
+
+    def _lose(self) -> None:
+        self._begun.clear()
+        for listener in self._listeners():
+            listener.lose()
+
+    def _tell(self, entry: Entry | Poison) -> None:
+        self._last = entry
+        if isinstance(entry, Poison):
+            return  # no reader of the log can tell more of it
+        for listener in self._of_job.get(entry.subject, ()):
+            listener.put(entry)
+        for listener in self._of_all:
+            listener.put(entry)

@@ -1,0 +1,84 @@
+"""Server-sent events: the streams as a browser's EventSource reads them.
+
+Promises: something is sent at least every HEARTBEAT_S; a reader that takes nothing for WRITE_TIMEOUT_S is cut off, one
+that is unplugged is noticed by the kernel within another HEARTBEAT_S after the beat that it did not acknowledge; a
+stream whose key was revoked ends within a beat.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+
+from aiohttp import web
+
+from services.ingest.context import Context
+from services.ingest.edge.headers import only_header
+from services.ingest.edge.middleware import REQUEST_ID, stamp
+from services.ingest.handlers.read import JobReader
+from services.ingest.live import messages
+from services.ingest.live.hub import Hub
+from services.ingest.live.job_stream import HEARTBEAT_S, JobStream
+from services.ingest.live.messages import Message
+from services.ingest.live.query import read_wanted
+from services.ingest.tenancy import Caller
+
+WRITE_TIMEOUT_S = 30.0
+_HEADERS = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-cache, no-store",
+    "X-Accel-Buffering": "no",
+}
+
+
+class StreamHandlers:
+    """`/v1/jobs/{id}/stream` and `/v1/stream`. `is_valid` tells whether a caller's key still counts."""
+
+    def __init__(self, context: Context, reader: JobReader, hub: Hub, is_valid: Callable[[Caller], bool]) -> None:
+        self._context, self._reader, self._hub, self._is_valid = context, reader, hub, is_valid
+
+    async def job(self, request: web.Request, caller: Caller) -> web.StreamResponse:
+        """Follow one job."""
+        wanted = read_wanted(request.query, only_header(request, "Last-Event-ID"))
+        shown = await self._reader.need(caller, request.match_info["id"])
+        feed = self._hub.feed(shown.meta.name)
+        with self._hub.stream(caller.key_id), feed.follow(shown.state.id) as listener:
+            stream = JobStream(self._context, self._reader, feed, listener, wanted)
+            if not await stream.begin(shown):
+                return web.Response(status=204)  # the one answer after which a browser does not come back
+            return await self._send(request, caller, stream.messages())
+
+    async def _send(
+        self, request: web.Request, caller: Caller, told: AsyncGenerator[Message, None]
+    ) -> web.StreamResponse:  # fmt: skip
+        response = web.StreamResponse(headers=_HEADERS)
+        stamp(response, request[REQUEST_ID])
+        async with aclosing(told):
+            await response.prepare(request)
+            if request.method == "HEAD":
+                return response
+            notice_silence(request.transport)
+            try:
+                await self._write(response, caller, told)
+            except (TimeoutError, ConnectionError):  # the reader is gone, or does not read
+                if request.transport is not None:
+                    request.transport.abort()  # what it did not take would wait in memory for as long as it likes
+        return response
+
+    async def _write(self, response: web.StreamResponse, caller: Caller, told: AsyncGenerator[Message, None]) -> None:
+        await response.write(messages.RETRY)
+        async for message in told:
+            if not self._is_valid(caller):
+                message = messages.end("unauthenticated")
+            async with asyncio.timeout(WRITE_TIMEOUT_S):
+                await response.write(messages.as_sse(message))
+            if message.kind == "end":
+                return
+
+
+def notice_silence(transport: asyncio.BaseTransport | None) -> None:
+    """Let the kernel give up a peer that acknowledges nothing any more: it may be unplugged, and never say so."""
+    connection = None if transport is None else transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
+    if connection is not None and option is not None and connection.family != socket.AF_UNIX:
+        connection.setsockopt(socket.IPPROTO_TCP, option, int(HEARTBEAT_S * 1000))
