@@ -49,6 +49,7 @@ class Archivist:
                     task.result()  # raises what ended it
             await asyncio.gather(*self._running.values())
         finally:
+            stop.set()  # to be cancelled is not enough for who is just connecting
             for task in (stopping, following, *self._running.values()):
                 task.cancel()
             await asyncio.gather(stopping, following, *self._running.values(), return_exceptions=True)

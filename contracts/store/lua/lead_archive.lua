@@ -11,7 +11,7 @@ local function lead_archive(keys, args)
   if h[3] and h[3] ~= args[4] then return {WORDS.conflict, h[3]} end
   local left = tonumber(h[2] or 0) - now
   if h[1] and h[1] ~= args[2] and left > 0 then return {WORDS.refused, string.format('%.0f', left)} end
-  if redis.call('EXISTS', keys[1]) == 0 then
+  if redis.call('HEXISTS', keys[1], 'upto') == 0 then
     local below = redis.call('HGET', keys[2], 'trimmed') or '0-0'
     redis.call('HSET', keys[1], 'upto', '0-0', 'digest', string.rep('0', 64), 'count', 0, 'below', below)
   end

@@ -1,0 +1,75 @@
+"""A log that is not the one that was archived: a new epoch begins, and nothing that was archived is lost."""
+
+from contracts.positions import entry_key
+from contracts.store import Store, keys
+from tests.archivist.rig import AT_ONCE, POOL, Pool
+
+
+async def archive(pool: Pool) -> None:
+    await pool.look()
+    await pool.archivist(config=AT_ONCE).run_once()
+    await pool.store.client.hset(keys.archive(POOL), "until", 0)
+
+
+async def epoch(store: Store) -> int:
+    return int(await store.client.hget(keys.meta(POOL), "epoch") or 0)
+
+
+def aside(pool: Pool) -> list[str]:
+    return sorted(path.name for path in pool.folder.rglob("aside/*"))
+
+
+async def test_a_store_that_lost_everything_begins_a_new_epoch_above_the_archive(store: Store, pool: Pool) -> None:
+    """why.md 18: ids of the new log must not fall among those of the old one, whatever the clock says."""
+    for _ in range(6):
+        await pool.job()
+    await archive(pool)
+    last = (await pool.archive.segments(POOL))[-1].last
+    await store.client.flushall()
+    await store.directory.open()
+    await store.open_pool(POOL)
+    early = f"{entry_key(last)[0] - 10_000}-0"  # the clock was set back meanwhile
+    await store.client.xadd(keys.log(POOL), {"t": "model.profiled", "j": "m@1", "d": "{}"}, id=early)
+
+    await archive(pool)
+
+    assert await epoch(store) == 2
+    assert len(aside(pool)) == 1
+    later = await store.client.xadd(keys.log(POOL), {"t": "x", "j": "y", "d": "{}"})
+    assert entry_key(later.decode()) > entry_key(last)
+
+
+async def test_a_log_that_lost_its_end_sets_what_it_lost_aside(store: Store, pool: Pool) -> None:
+    """A failover loses entries and the manifest that named them; new ones take their place."""
+    for _ in range(3):
+        await pool.job()
+    await archive(pool)
+    kept = await store.client.hgetall(keys.archive(POOL))
+    end = await store.end_of_log(POOL)
+    lost = [await pool.job() for _ in range(4)]
+    await archive(pool)
+    sealed = await pool.archive.segments(POOL)
+    for position, _ in await store.client.xrange(keys.log(POOL), min=f"({end}"):
+        await store.client.xdel(keys.log(POOL), position)
+    await store.client.hset(keys.archive(POOL), mapping={**kept, b"until": 0})
+    for job_id in lost:
+        await store.client.delete(keys.job(POOL, job_id), keys.body(POOL, job_id))
+
+    again = [await pool.job() for _ in range(2)]
+    await archive(pool)
+
+    assert await epoch(store) == 2
+    assert len(aside(pool)) == len(sealed) - 1
+    subjects = [record.entry().subject async for batch in pool.archive.read(POOL, None) for record in batch]  # type: ignore[union-attr]
+    assert subjects[-2:] == again
+    assert not set(subjects) & set(lost)
+    assert [name.epoch for name in await pool.archive.segments(POOL)] == [1, 2]
+
+
+async def test_an_ordinary_restart_is_no_fork(store: Store, pool: Pool) -> None:
+    for _ in range(5):
+        await pool.job()
+        await archive(pool)
+
+    assert await epoch(store) == 1
+    assert aside(pool) == []
