@@ -62,6 +62,13 @@ class IngestMetrics(Collector):
         self.connections = Gauge("headrace_http_connections", "Open connections.", registry=self.registry)
         self.body_bytes = Gauge("headrace_http_body_bytes", "Bytes of bodies being worked on.", registry=self.registry)
         self.log_writable = Gauge("headrace_log_writable", "1 when the last verdict was ready.", registry=self.registry)
+        self.archive_entries = Gauge(
+            "headrace_archive_entries", "Entries of the log in the archive.", ("pool",), registry=self.registry
+        )
+        self.archive_behind = Gauge(
+            "headrace_archive_behind_seconds", "Age of the oldest entry that is not archived.", ("pool",),
+            registry=self.registry,
+        )  # fmt: skip
         self.set_aside = Gauge(
             "headrace_scheduler_aside", "Jobs and slots out of choice after a scheduler.mismatch.", ("pool",),
             registry=self.registry,
@@ -103,6 +110,12 @@ class IngestMetrics(Collector):
     def note_deliveries(self, surveys: Mapping[str, Survey]) -> None:
         """Take how the deliveries of each pool do."""
         self._surveys = dict(surveys)
+
+    def note_archives(self, vitals: Vitals | None) -> None:
+        """Take how the archives of the pools do; a pool without one has no series."""
+        for pool, each in (vitals.archives if vitals is not None else {}).items():
+            self.archive_entries.labels(pool).set(each.entries)
+            self.archive_behind.labels(pool).set(each.behind_ms / 1000)
 
     def note_set_aside(self, vitals: Vitals | None) -> None:
         """Take what the leaders have set aside in their pools."""

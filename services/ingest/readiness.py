@@ -126,6 +126,10 @@ class Readiness:
                     "warnings": warnings_of(vitals),
                 },
                 "scheduler": schedulers,
+                "archive": {
+                    pool: {"leads": each.until_ms > vitals.now_ms, "behindSeconds": each.behind_ms // 1000}
+                    for pool, each in vitals.archives.items()
+                },
             }
         return document
 

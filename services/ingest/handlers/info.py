@@ -66,6 +66,7 @@ class InfoHandlers:
         metrics.body_bytes.set(self._context.room.used_bytes)
         metrics.log_writable.set(float(self._context.readiness.verdict[0]))
         metrics.note_set_aside(self._context.readiness.vitals)
+        metrics.note_archives(self._context.readiness.vitals)
         metrics.note_gpus(await self._devices())
         metrics.note_deliveries(await self._deliveries())
         return web.Response(body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
