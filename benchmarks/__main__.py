@@ -26,6 +26,7 @@ NAMES = (
     "deliveries",
     "delivery_kills",
     "delivery_restart",
+    "archiving",
 )
 COMMAND = "make bench"
 

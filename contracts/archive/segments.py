@@ -119,7 +119,7 @@ def find(lines: bytes, position: str) -> Record | None:
 def _line(record: Record, digest: bytes) -> bytes:
     mark = digest.hex()[:MARK_DIGITS]
     try:
-        return orjson.dumps({"p": record.position, "f": [text.decode() for text in record.fields], "c": mark})
+        return orjson.dumps({"p": record.position, "f": list(map(bytes.decode, record.fields)), "c": mark})
     except UnicodeDecodeError:
         coded = [base64.b64encode(text).decode() for text in record.fields]
         return orjson.dumps({"p": record.position, "x": coded, "c": mark})
@@ -127,5 +127,5 @@ def _line(record: Record, digest: bytes) -> bytes:
 
 def _record(line: dict[str, Any]) -> Record:
     if "f" in line:
-        return Record(line["p"], tuple(text.encode() for text in line["f"]))
+        return Record(line["p"], tuple(map(str.encode, line["f"])))
     return Record(line["p"], tuple(base64.b64decode(text, validate=True) for text in line["x"]))

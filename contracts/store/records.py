@@ -23,10 +23,11 @@ class Record(NamedTuple):
 
     def entry(self) -> Entry | Poison:
         """Read it; what cannot be read is Poison."""
+        texts = iter(self.fields)
         try:
-            return decode(self.position, dict(zip(self.fields[::2], self.fields[1::2], strict=True)))
-        except (Corrupt, ValueError) as error:
-            return Poison(self.position, error.reason if isinstance(error, Corrupt) else "a field has no value")
+            return decode(self.position, dict(zip(texts, texts, strict=False)))
+        except Corrupt as error:
+            return Poison(self.position, error.reason)
 
 
 class Found(NamedTuple):
