@@ -133,13 +133,21 @@ class Own:
         return {"object": "operation", "state": "completed"} | counts | {"failures": failures, "sample": ids[:_SAMPLE]}
 
     async def _found(self, client: Client) -> AsyncIterator[str]:
-        """Yield ids, newest job first: what is planned meanwhile is not among them."""
+        """Yield ids, newest job first: what is planned meanwhile is not among them.
+
+        Of several generations of one delivery, which lie side by side, one: else each call would double them.
+        """
         page: JsonObject = {"hasMore": True, "nextCursor": None}
+        last = ""
         while page["hasMore"]:
             cursor = [("cursor", str(page["nextCursor"]))] if page["nextCursor"] else []
             page = (await client.get(PATH, [*self.filters.items(), ("limit", "100"), *cursor])).body
             for delivery in page["data"]:
+                event_and_endpoint = str(delivery["id"]).rpartition("_")[0]
+                if event_and_endpoint == last:
+                    continue
                 if "state" in self.filters or delivery["state"] in _UNDELIVERED:
+                    last = event_and_endpoint
                     yield str(delivery["id"])
 
 
