@@ -139,6 +139,17 @@ async def test_no_event_after_an_answered_endpoint_is_missed_while_a_notifier_ru
     assert all(told[job_id] >= number for number, job_id in enumerate(jobs, start=1))
 
 
+async def test_a_planner_that_has_not_heard_of_an_endpoint_yet_looks_before_it_plans(store, store_url):
+    """Nobody told this process: its own look after the batch was read is what finds the endpoint."""
+    planner = await Calls(store).planner()
+    group = store.group(POOL, keys.GROUP_NOTIFIER, "x")
+    endpoint_id = await make_endpoint(store, "http://127.0.0.1:9/hook")
+    await admit(store, None)
+    await planner.plan([message.entry() for message in await group.read()], True)
+    [(_, fields)] = await store.deliveries.page(POOL, TENANT)
+    assert fields["endpoint"] == name_of(endpoint_id)
+
+
 async def test_what_happened_before_an_endpoint_was_switched_off_is_held_and_what_follows_is_not_planned(
     store, store_url
 ):

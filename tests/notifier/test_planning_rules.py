@@ -97,6 +97,9 @@ def test_each_event_is_planned_for_who_wanted_it_then_but_for_progress_that_was_
     wanted |= {(anonymous_endpoint(TENANT, URL), entry.sequence) for entry in part if entry.type in own}
 
     assert planned <= wanted
+    progress = [name for name, sequence in planned if entries[sequence - 1].type == PROGRESS]
+    every = {endpoint.name for endpoint in mine if endpoint.min_interval_ms == 0}
+    assert all(progress.count(name) == 1 for name in set(progress) - every)
     throttled = {endpoint.name: endpoint.min_interval_ms > 0 for endpoint in mine}
     for name, sequence in wanted - planned:
         assert entries[sequence - 1].type == PROGRESS

@@ -76,10 +76,12 @@ class JobReader:
         endpoints = endpoints_of(history.state.tenant_id)
         strict = frozenset(one.name for one in endpoints if one.ordering == "strict")
         has_all = known.handed if known is not None else frozenset()
-        if strict - has_all or (start is None and _needs_past(history, entries, endpoints)):
+        if start is None and first == 1:
+            start = JobState(job_id)
+        elif strict - has_all or (start is None and _needs_past(history, entries, endpoints)):
             start = JobState(job_id)
             history = await self._history(job_id, 0) or history
-        story = _story(JobState(job_id) if start is None and first == 1 else start, history)
+        story = _story(start, history)
         handed = {} if known is None else dict.fromkeys(has_all, known.state.sequence)
         return Reading(story, history.body, endpoints, handed, _known_after(story, last, strict))
 
