@@ -259,7 +259,7 @@ async def test_strict_order_is_kept_by_two_notifiers_that_share_the_events_of_a_
         await append(store, job_id, started(), ev.PromptEncoded(ms=5), completed(job_id), hooked=[])
         one, other = await Calls(store).planner(), await Calls(store).planner()
         read = [message.entry() for message in await store.group(POOL, keys.GROUP_NOTIFIER, "x").read(count=9)]
-        for planner, entries in ((one, read[2:3]), (other, read[3:]), (other, read[:1]), (one, read[1:2])):
+        for planner, entries in ((one, read[3:]), (other, read[:1]), (one, read[1:2]), (other, read[2:3])):
             await planner.plan(entries, True)
         async with notifier(store_url):
             await receiver.wait_for_requests(4)
