@@ -28,6 +28,8 @@ from tests.notifier.hooked import POOL, SECRET, TENANT, admit, finish, log_of, m
 from tests.notifier.receiver import Behaviour, Receiver, answer
 from tests.notifier.test_delivery import closed_port
 from tests.notifier.test_processes import Process
+from tests.outbound.dns_server import dns_server
+from tests.outbound.proxy import connect_proxy
 
 
 @pytest.fixture
@@ -148,6 +150,25 @@ async def test_a_proxy_that_is_down_is_no_failure_of_any_receiver(store, store_u
     assert await states(store, [delivery_id]) == ["delivered"]
 
 
+async def test_a_process_asks_the_nameservers_and_goes_through_the_proxy_that_are_set(store, store_url):
+    """The settings reach the sockets: the name is asked of one, its address is told to the other."""
+    names = {"hook.example": [["10.1.2.3"]]}
+    async with (
+        Receiver([answer(200)]) as receiver,
+        dns_server(names) as dns,
+        connect_proxy(("127.0.0.1", receiver.port)) as proxy,
+    ):
+        endpoint_id = await make_endpoint(store, "http://hook.example:8000/hook")
+        [delivery_id] = await plan(store, [planned(name_of(endpoint_id), 1)])
+        way = {"NAMESERVERS": f"127.0.0.1:{dns.port}", "PROXY": f"http://127.0.0.1:{proxy.port}"}
+        async with Process(store_url, ALLOW_PRIVATE="all", **way):
+            await until(lambda: settled(store))
+    assert await states(store, [delivery_id]) == ["delivered"]
+    assert dns.asked["hook.example", "A"] == 1
+    assert [asked.split()[1] for asked in proxy.asked] == ["10.1.2.3:8000"]
+    assert receiver.requests[0].headers["host"] == "hook.example:8000"
+
+
 async def _attempted(store: Store, count: int) -> bool:
     return len(await log_of(store, "webhook.attempted")) >= count
 
@@ -205,7 +226,7 @@ async def test_planted_secrets_are_in_no_log_event_or_answer(store_url, tmp_path
         job_id = await admit(api.store, receiver.url("/j?url-t0ken"), tenant_id="t_a")
         root = await api.store.directory.secret(KEY_ROOT)
         with (tmp_path / "stderr").open("wb") as stderr:
-            async with Process(store_url, {"HEADRACE_LOG__LEVEL": "debug"}, stderr) as process:
+            async with Process(store_url, {"HEADRACE_LOG__LEVEL": "debug"}, stderr, SCHEDULE="0,0.05") as process:
                 await finish(api.store, job_id)
                 await until(lambda: settled(api.store))
                 await process.stop()
