@@ -11,7 +11,6 @@ Does not promise: a second try (that is `verdict`).
 from __future__ import annotations
 
 import asyncio
-import errno
 import re
 import ssl
 from functools import lru_cache, partial
@@ -32,13 +31,6 @@ READ_BYTES = 4096  # of an answer at least, if it comes, so that the receiver ca
 KEPT_S = 1.0  # less than any server waits before it hangs up, so that we do not send into its hanging up
 ANSWER_BYTES = 1024
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-_ERRNOS: dict[int | None, TransportError] = {
-    errno.ECONNREFUSED: TransportError.REFUSED,
-    errno.ECONNRESET: TransportError.RESET,
-    errno.ECONNABORTED: TransportError.RESET,
-    errno.EPIPE: TransportError.RESET,
-    errno.ETIMEDOUT: TransportError.TIMEOUT,
-}
 
 
 class Sender:
@@ -138,7 +130,11 @@ def classify(error: Exception) -> TransportError:
             return TransportError.TLS
         case TimeoutError():
             return TransportError.TIMEOUT
+        case ConnectionRefusedError():
+            return TransportError.REFUSED
+        case ConnectionError():
+            return TransportError.RESET
         case OSError():
-            return _ERRNOS.get(error.errno, TransportError.UNREACHABLE)
+            return TransportError.UNREACHABLE
         case _:
             return TransportError.PROTOCOL
