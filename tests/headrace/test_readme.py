@@ -7,9 +7,13 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from standardwebhooks import Webhook
 from typer.main import get_command
 
 from headrace import cli
@@ -68,6 +72,7 @@ def test_each_command_of_the_readme_has_the_options_it_is_shown_with() -> None:
 
 
 def test_the_receiver_of_the_readme_believes_what_is_signed_and_takes_each_event_once(tmp_path: Path, up: Up) -> None:
+    """Field case 95: what comes late is answered and ignored, so the end of a job stays its end."""
     port = free_port()
     [code], commands = blocks("python", "Webhooks"), "".join(blocks("", "Webhooks")).replace("3000", str(port))
     (tmp_path / "hook.py").write_text(code.replace("3000", str(port)))
@@ -98,6 +103,13 @@ def test_the_receiver_of_the_readme_believes_what_is_signed_and_takes_each_event
         while job["id"] not in told:
             told.append(app.stdout.readline().split()[1])
         assert sent["jobId"] not in told
+        late = [post(port, made["secret"], "job_made_up", sequence) for sequence in (31, 30, 31, 32)]
+        assert late == [204] * 4
+        assert post(port, "whsec_" + "A" * 44, "job_made_up", 33) == 400
+        post(port, made["secret"], "job_last", 1)
+        while told[-1] != "job_last":
+            told.append(app.stdout.readline().split()[1])
+        assert told.count("job_made_up") == 2
     finally:
         app.kill()
         app.communicate()
@@ -105,6 +117,21 @@ def test_the_receiver_of_the_readme_believes_what_is_signed_and_takes_each_event
 
     assert [each["attemptsMade"][0]["status"] for each in (first, repeat)] == [204, 204]
     assert (again["id"] != sent["id"], again["messageId"]) == (True, sent["messageId"])
+
+
+def post(port: int, secret: str, job_id: str, sequence: int) -> int:
+    """Call the receiver as the sender would; returns what it answers."""
+    body = {"type": "job.x", "jobId": job_id, "status": "completed", "resultUrl": None, "sequence": sequence}
+    text, now = json.dumps(body), datetime.now(UTC)
+    headers = {"webhook-id": "evt_1", "webhook-timestamp": f"{now.timestamp():.0f}"}
+    signed = Webhook(secret).sign("evt_1", datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC), text)
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/hook", text.encode(), headers, method="POST")
+    request.add_header("webhook-signature", signed)
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as fault:
+        return fault.code
 
 
 def delivered(up: Up, delivery_id: str) -> Any:
