@@ -82,6 +82,7 @@ def _is_allowed(address: str, allow_private: AllowPrivate) -> bool:
     return judge_address(address, allow_private) is None
 
 
+@lru_cache(maxsize=1)
 def _trusting() -> ssl.SSLContext:
     """One for all: it holds what is trusted and nothing of a connection, and is dear to make."""
     context = ssl.create_default_context()
