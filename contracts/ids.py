@@ -23,6 +23,7 @@ JOB_PART_LENGTH = 28
 
 _JOB = re.compile(r"job_[0-9a-hjkmnp-tv-z]{26}[a-z]{2}")
 _OF_JOB = re.compile(r"(evt|art|dlv)_([0-9a-hjkmnp-tv-z]{26}[a-z]{2})_[0-9a-z_]{1,80}")
+_EVENT = re.compile(r"evt_([0-9a-hjkmnp-tv-z]{26}[a-z]{2})_([1-9][0-9]{0,8})")
 _DELIVERY = re.compile(r"dlv_([0-9a-hjkmnp-tv-z]{26}[a-z]{2})_([0-9]+)_([0-9a-z]{1,40})_([0-9]+)")
 _ENDPOINT = re.compile(r"wh_[0-9a-hjkmnp-tv-z]{26}")
 _TENANT = re.compile(r"t_[a-z0-9][a-z0-9_-]{0,47}")
@@ -55,6 +56,18 @@ def mint_job_id(real_ms: int, random_bits: int, pool_code: str) -> JobId:
     return JobId("job_" + encode_base32((real_ms << RANDOM_BITS) | random_bits, 26) + pool_code)
 
 
+def minted_ms(job_id: str) -> int:
+    """Return when a job's id was minted, by the clock of the host that did.
+
+    >>> minted_ms(mint_job_id(1_764_457_200_000, 7, "aa"))
+    1764457200000
+    """
+    value = 0
+    for letter in job_id[4:30]:
+        value = value * 32 + ALPHABET.index(letter)
+    return value >> RANDOM_BITS
+
+
 def parse_job_id(text: str) -> JobId:
     """Return the job id in `text`. Raises BadId for anything else."""
     if not _JOB.fullmatch(text):
@@ -85,6 +98,14 @@ def job_of(any_id: str) -> JobId:
 def event_id(job_id: str, sequence: int) -> EventId:
     """Name event number `sequence` of a job; the same name on every delivery and every replay."""
     return EventId(f"evt_{job_id[4:]}_{sequence}")
+
+
+def event_named(text: str) -> tuple[JobId, int]:
+    """Return the job of an event and its number in the job. Raises BadId, also for events that belong to no job."""
+    match = _EVENT.fullmatch(text)
+    if match is None:
+        raise BadId(f"not the id of a job's event: {text[:40]!r}")
+    return JobId("job_" + match[1]), int(match[2])
 
 
 def entry_event_id(pool_code: str, epoch: int, position: str) -> EventId:

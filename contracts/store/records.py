@@ -4,13 +4,16 @@ Promises: `after` says in the same breath from where the log may have been trimm
 knows about its hole instead of jumping it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
 
 from contracts.errors import Corrupt, StoreUnavailable
 from contracts.positions import START, entry_key, next_key
 from contracts.store import keys
 from contracts.store.channel import Channel
-from contracts.store.clients import COMMAND_TIMEOUT_S, LOST
+from contracts.store.clients import COMMAND_TIMEOUT_S, LOST, as_text
 from contracts.store.log import Poison
 from contracts.wire import Entry, decode
 
@@ -59,6 +62,17 @@ class RecordReader:
             if isinstance(reply, Exception):
                 raise StoreUnavailable(str(reply)) from reply
         return Found(_records(found), trimmed.decode() if isinstance(trimmed, bytes) else START)
+
+
+async def preceding(client: Redis, pool: str, upto: str | None, count: int) -> list[Record]:
+    """Return what a log holds up to and with `upto`, newest first; None begins at its end. Raises StoreUnavailable."""
+    try:
+        raw: Any = await client.xrevrange(keys.log(pool), upto or "+", count=count)
+    except (*LOST, ResponseError) as error:
+        raise StoreUnavailable(str(error)) from error
+    return [
+        Record(as_text(position), tuple(text for pair in fields.items() for text in pair)) for position, fields in raw
+    ]
 
 
 def may_lack(after: str, trimmed: str) -> bool:

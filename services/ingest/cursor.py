@@ -10,7 +10,7 @@ import hashlib
 import hmac
 
 _MAC_BYTES = 16
-_MAX_LENGTH = 512
+_MAX_LENGTH = 4_096  # a place in each of many pools
 
 
 class BadCursor(ValueError):

@@ -28,6 +28,8 @@ from services.ingest.context import Context
 from services.ingest.edge.body import BodyLimits
 from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
+from services.ingest.event_table import event_routes
+from services.ingest.events.finding import EventReader
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.admin_webhooks import AdminWebhookHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
@@ -39,6 +41,7 @@ from services.ingest.handlers.deliveries import DeliveryHandlers
 from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
 from services.ingest.handlers.endpoint_sending import EndpointSendingHandlers
 from services.ingest.handlers.endpoints import EndpointHandlers
+from services.ingest.handlers.events import EventHandlers
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
@@ -101,7 +104,7 @@ class IngestService:
     def __init__(self, settings: Settings) -> None:
         # One try each: a caller waits two seconds at most, and knows how to repeat.
         store = Store(settings.redis.url, retries=0)
-        open_archive(store, settings)
+        archive = open_archive(store, settings)
         readiness = Readiness(
             clock=time.monotonic,
             wall_ms=wall_ms,
@@ -119,6 +122,7 @@ class IngestService:
             body_limits=body,
             shelf=Shelf(open_objects(settings)),
         )
+        self.events = EventReader(self.context, archive)
         self._edge = EdgeState(secrets.token_hex(4), self.context.metrics)
         self._hub = Hub(store, settings.ingest.key_streams)
         self._watch = JobWatch(store, self._hub)
@@ -194,6 +198,7 @@ class IngestService:
             *endpoint_sending_routes(EndpointSendingHandlers(context)),
             *delivery_routes(DeliveryHandlers(context)),
             *admin_webhook_routes(AdminWebhookHandlers(context)),
+            *event_routes(EventHandlers(self.events)),
             *info_routes(info, LimitsHandler(context)),
         )
         info.publish(openapi(routes, _version()))

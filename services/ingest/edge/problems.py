@@ -38,6 +38,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "tenant_suspended": Kind(403, "The tenant is suspended"),
     "not_found": Kind(404, "There is nothing here"),
     "job_not_found": Kind(404, "There is no such job"),
+    "event_not_found": Kind(404, "There is no such event"),
     "artifact_not_found": Kind(404, "There is no such artifact"),
     "upload_not_found": Kind(404, "There is no such upload"),
     "model_not_found": Kind(404, "There is no such model"),

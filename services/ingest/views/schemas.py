@@ -288,7 +288,7 @@ class Actor(Shape):
 
 
 class EventRecord(Shape):
-    """One event."""
+    """One event. `tenantId` is null where it belongs to none, `hash` until it is sealed, and left out of lists."""
 
     id: str
     type: str
@@ -298,16 +298,17 @@ class EventRecord(Shape):
     time: str
     recorded_time: str
     subject: str
-    tenant_id: str
+    tenant_id: str | None
     source: str
     actor: Actor
     fence: int
     attempt: int
     correlation_id: str
     data: dict[str, Anything]
+    hash: str | None = None
 
 
 class EventPage(Page):
-    """Events of a job, oldest first."""
+    """Events, in the order asked for."""
 
     data: list[EventRecord]

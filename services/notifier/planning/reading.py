@@ -11,10 +11,10 @@ from contracts import events as ev
 from contracts.endpoints import Endpoint
 from contracts.errors import Corrupt
 from contracts.job import JobState
+from contracts.recent import Recent
 from contracts.store import Store
 from contracts.store.jobs import History
 from contracts.wire import Entry
-from services.notifier.planning.recent import Recent
 from services.notifier.planning.story import Story, tell
 
 TENANTS_KEPT = 20_000

@@ -1,0 +1,152 @@
+"""Whose jobs the events of a pool are about, and how they were at each of them.
+
+Promises: whose jobs they are costs one call for a batch, and none for those seen before, so that memory is bounded and
+a stranger's job is never read; a job that is forgotten is found by its own events, in the archive or the log.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from contracts.archive import Archive
+from contracts.archive.backward import story
+from contracts.envelope import JsonObject, Origin, event_view
+from contracts.errors import Corrupt
+from contracts.events import JobCreated
+from contracts.ids import entry_event_id, is_job_id
+from contracts.job import JobState
+from contracts.job_fold import evolve
+from contracts.positions import Position, entry_ms
+from contracts.recent import Recent
+from contracts.store import Store
+from contracts.store.jobs import MOST_EVENTS
+from contracts.times import instant
+from contracts.wire import Entry
+
+OWNERS_KEPT = 20_000
+AT_ONCE = 16  # jobs read at the same time
+_SOURCES = {"webhook": "notifier", "log": "archivist", "slot": "scheduler", "policy": "scheduler"}
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose job it is. `user_digest` is None where only the store was asked."""
+
+    tenant_id: str
+    user_digest: str | None = None
+
+
+Owners = dict[str, Owner]
+Moments = Mapping[int, tuple[JobState, JobState]]  # by sequence: without and with the event
+
+
+class PoolJobs:
+    """The jobs of one pool."""
+
+    def __init__(self, store: Store, archive: Archive, pool: str) -> None:
+        self._store, self._archive, self._pool = store, archive, pool
+        self._owners: Recent[str, Owner] = Recent(OWNERS_KEPT)
+
+    async def owners(self, entries: Sequence[Entry], among: Iterable[Entry], *, with_users: bool) -> Owners:
+        """Return whose jobs these entries are about; what is told `among` a batch need not be asked for.
+
+        A job of which nobody knows any more whose it was is left out.
+        """
+        for entry in among:
+            if entry.type == JobCreated.TYPE:
+                self._learn(entry)
+        last = {entry.subject: entry for entry in entries if is_job_id(entry.subject)}
+        known = {job_id: owner for job_id in last if (owner := self._owners.get(job_id)) is not None}
+        known = {job_id: owner for job_id, owner in known.items() if owner.user_digest is not None or not with_users}
+        missing = sorted(last.keys() - known.keys())
+        if missing and not with_users:
+            for job_id, tenant_id in (await self._store.jobs.tenants(self._pool, missing)).items():
+                known[job_id] = Owner(tenant_id)
+                self._owners.put(job_id, known[job_id])
+        for job_id in sorted(last.keys() - known.keys()):
+            events = await self.events(last[job_id])
+            if events[0].type == JobCreated.TYPE and (owner := self._learn(events[0])) is not None:
+                known[job_id] = owner
+        return known
+
+    async def views(self, entries: Sequence[Entry], owners: Owners, origins: Mapping[str, Origin]) -> list[JsonObject]:
+        """Return entries as event records, in their order. `origins`: by position."""
+        by_job: dict[str, list[Entry]] = {}
+        for entry in entries:
+            by_job.setdefault(entry.subject, []).append(entry)
+        moments: dict[str, Moments] = {}
+        of_jobs = [job_id for job_id in by_job if is_job_id(job_id)]
+        for at in range(0, len(of_jobs), AT_ONCE):
+            group = of_jobs[at : at + AT_ONCE]
+            found = await asyncio.gather(*(self._moments(by_job[job_id][-1], owners.get(job_id)) for job_id in group))
+            moments |= dict(zip(group, found, strict=True))
+        return [_view(entry, moments.get(entry.subject, {}), origins[entry.position]) for entry in entries]
+
+    async def events(self, last: Entry) -> list[Entry]:
+        """Return what there is of a job's events up to `last`, oldest first; of a forgotten job, too."""
+        history = await self._store.jobs.history(self._pool, last.subject)
+        if history is not None and history.complete:
+            return [entry for entry in history.entries if entry.sequence <= last.sequence]
+        return await story(self._store, self._archive, self._pool, last, MOST_EVENTS)
+
+    async def _moments(self, last: Entry, owner: Owner | None) -> Moments:
+        events = await self.events(last)
+        state = JobState(last.subject, sequence=events[0].sequence - 1, tenant_id=owner.tenant_id if owner else "")
+        moments: dict[int, tuple[JobState, JobState]] = {}
+        for entry in events:
+            before, state = state, _follow(state, entry)
+            moments[entry.sequence] = (before, state)
+        return moments
+
+    def _learn(self, created: Entry) -> Owner | None:
+        try:
+            data = created.raw_data()
+        except Corrupt:
+            return None
+        tenant_id, user = data.get("tenantId"), data.get("userDigest")
+        if not isinstance(tenant_id, str):
+            return None
+        owner = Owner(tenant_id, user if isinstance(user, str) else "")
+        self._owners.put(created.subject, owner)
+        return owner
+
+
+def _follow(state: JobState, entry: Entry) -> JobState:
+    """Fold one more event; what does not fit, since earlier ones are gone, moves the place only."""
+    try:
+        return evolve(state, entry)
+    except Corrupt:
+        return replace(state, sequence=entry.sequence, position=entry.position)
+
+
+def _view(entry: Entry, moments: Moments, origin: Origin) -> JsonObject:
+    if is_job_id(entry.subject):
+        before, after = moments[entry.sequence]
+        return event_view(entry, before, after, origin)
+    return entry_view(entry, origin)
+
+
+def entry_view(entry: Entry, origin: Origin) -> JsonObject:
+    """Return an event that belongs to no job as the same kind of record: what an operator sees."""
+    data = entry.raw_data()
+    kind = entry.type.partition(".")[0]
+    source = f"worker/{entry.subject}" if kind == "worker" else _SOURCES.get(kind, "headrace")
+    name, _, actor_id = source.partition("/")
+    time = instant(entry_ms(entry.position))
+    return {
+        "id": entry_event_id(origin.pool_code, origin.epoch, entry.position),
+        "type": entry.type,
+        "version": entry.version,
+        "position": str(Position(origin.pool_code, origin.epoch, entry.position)),
+        "sequence": entry.sequence,
+        "time": time,
+        "recordedTime": time,
+        "subject": entry.subject,
+        "tenantId": data.get("tenantId"),
+        "source": source,
+        "actor": {"type": name, "id": actor_id or name},
+        "fence": entry.fence,
+        "attempt": 0,
+        "correlationId": entry.subject,
+        "data": data,
+    }
