@@ -1,11 +1,15 @@
 """Where the readers of a log stand: its end, and how far a group still needs it. What the trimmer must know."""
 
+from typing import Any
+
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from contracts.errors import StoreUnavailable
 from contracts.positions import START
 from contracts.store.clients import LOST, as_text
+from contracts.store.log import Message
+from contracts.wire import Entry
 
 
 async def last_position(client: Redis, key: str) -> str:
@@ -16,6 +20,16 @@ async def last_position(client: Redis, key: str) -> str:
         return START
     except LOST as error:
         raise StoreUnavailable(str(error)) from error
+
+
+async def read_entry(client: Redis, key: str, position: str) -> Entry | None:
+    """Return the entry at a position; None when it is not there, or cannot be read. Raises StoreUnavailable."""
+    try:
+        raw: Any = await client.xrange(key, position, position)
+    except LOST as error:
+        raise StoreUnavailable(str(error)) from error
+    found = Message(position, raw[0][1]).entry() if raw else None
+    return found if isinstance(found, Entry) else None
 
 
 async def needed_from(client: Redis, key: str, group: str) -> str:

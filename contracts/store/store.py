@@ -24,7 +24,7 @@ from contracts.store.leadership import Leadership
 from contracts.store.live import Live
 from contracts.store.log import GroupReader, LogReader, Poison
 from contracts.store.questions import Questions
-from contracts.store.readers import last_position, needed_from
+from contracts.store.readers import last_position, needed_from, read_entry
 from contracts.store.resources import Resources
 from contracts.store.snapshots import Snapshots
 from contracts.store.words import Word
@@ -137,6 +137,10 @@ class Store:
     async def end_of_log(self, pool: str) -> str:
         """Return the position of the newest entry of the pool's log."""
         return await last_position(self.client, keys.log(pool))
+
+    async def entry(self, pool: str, position: str) -> Entry | None:
+        """Return one entry of the pool's log; None when it is not there."""
+        return await read_entry(self.client, keys.log(pool), position)
 
     async def needed_by(self, pool: str, group: str) -> str:
         """Return the first position of the pool's log that a group may still need."""

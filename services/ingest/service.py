@@ -124,7 +124,7 @@ class IngestService:
         )
         self.events = EventReader(self.context, archive)
         self._edge = EdgeState(secrets.token_hex(4), self.context.metrics)
-        self._hub = Hub(store, settings.ingest.key_streams)
+        self._hub = Hub(self.context, archive)
         self._watch = JobWatch(store, self._hub)
         self._tails = LogTails(store, settings.ingest.tenant_followers)
         self._stop = asyncio.Event()

@@ -90,13 +90,18 @@ def make_draft(
         resources=dict(model.resources) or None,
         body_bytes=len(body),
         body_digest=hashlib.sha256(body).hexdigest(),  # salted by the salt inside the body
-        user_digest=hashlib.blake2b(data.user_id.encode(), key=origin.user_key, digest_size=16).hexdigest(),
+        user_digest=user_digest(origin.user_key, data.user_id),
         key_hash=origin.key_hash,
         dedup_hash=dedup.hash if dedup is not None and not dedup.ttl_ms else None,
         webhook_events=webhook_events,
         traceparent=origin.traceparent,
     )
     return Draft(created, spec, body, pool, run_at_ms, dedup)
+
+
+def user_digest(key: bytes, user_id: str) -> str:
+    """Return what the log says of an end user: the same for the same one, and nothing else."""
+    return hashlib.blake2b(user_id.encode(), key=key, digest_size=16).hexdigest()
 
 
 def _dedup(asked: JobDedup, origin: Origin) -> Dedup:

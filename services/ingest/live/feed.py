@@ -67,19 +67,25 @@ class Feed:
             self._of_all.discard(listener)
 
     async def begun(self) -> None:
-        """Wait until the reader knows where it begins: whatever is read from now on, it is not behind."""
+        """Wait until the reader knows where it begins: whatever is read from now on, it is not behind.
+
+        Returns at once when the process ends: then listeners are over.
+        """
         await self._begun.wait()
 
     async def aclose(self) -> None:
         """End all listeners and the reader, once `stop` is set."""
         for listener in self._listeners():
             listener.end()
+        self._begun.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _start(self, listener: Listener) -> None:
         listener.is_over = self._stop.is_set()
-        if self._task is None or self._task.done():
+        if listener.is_over:
+            self._begun.set()
+        elif self._task is None or self._task.done():
             self._begun.clear()
             self._task = asyncio.create_task(self._read())
 
@@ -131,6 +137,8 @@ class Feed:
             raise Gone(place, "")
 
     def _lose(self) -> None:
+        if self._stop.is_set():
+            return
         self._begun.clear()
         for listener in self._listeners():
             listener.lose()

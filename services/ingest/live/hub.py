@@ -4,20 +4,26 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
-from contracts.store import Store
+from contracts.archive.reading import Archive
+from contracts.envelope import Origin
+from services.ingest.context import Context
 from services.ingest.edge.problems import POLICIES, Problem
 from services.ingest.live.feed import Feed
+from services.ingest.live.tenant_feed import TenantFeed
+from services.ingest.live.viewer import Viewer
 
 RETRY_AFTER_S = 10.0  # nobody knows when a stream ends
 
 
 class Hub:
-    """One for each process. `key_streams`: how many streams one key may have."""
+    """One for each process."""
 
-    def __init__(self, store: Store, key_streams: int) -> None:
-        self._store, self._most = store, key_streams
+    def __init__(self, context: Context, archive: Archive) -> None:
+        self._context, self.archive = context, archive
         self._feeds: dict[str, Feed] = {}
+        self._of_tenants: dict[str, TenantFeed] = {}
         self._open: Counter[str] = Counter()
         self._stop = asyncio.Event()
 
@@ -26,17 +32,33 @@ class Hub:
         """How many streams are open."""
         return self._open.total()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the process ends."""
+        return self._stop.is_set()
+
     def feed(self, pool: str) -> Feed:
         """Return what reads a pool's log."""
         if pool not in self._feeds:
-            self._feeds[pool] = Feed(self._store, pool, self._stop)
+            self._feeds[pool] = Feed(self._context.store, pool, self._stop)
         return self._feeds[pool]
+
+    def of_tenants(self, pool: str) -> TenantFeed:
+        """Return what tells tenants of their jobs in a pool."""
+        if pool not in self._of_tenants:
+            self._of_tenants[pool] = TenantFeed(self.feed(pool), self.viewer(pool), pool)
+        return self._of_tenants[pool]
+
+    def viewer(self, pool: str) -> Viewer:
+        """Return what makes the public record of a pool's entries."""
+        return Viewer(self._context.store, self.archive, pool, partial(self._origin, pool))
 
     @contextmanager
     def stream(self, key_id: str) -> Iterator[None]:
         """Count a stream for as long as it is open. Raises Problem `quota_exceeded`."""
-        if self._open[key_id] >= self._most:
-            detail = f"The key has {self._most} streams here already; end one"
+        most = self._context.settings.ingest.key_streams
+        if self._open[key_id] >= most:
+            detail = f"The key has {most} streams here already; end one"
             raise Problem("quota_exceeded", detail, retry_after_s=RETRY_AFTER_S, extensions={POLICIES: ["streams"]})
         self._open[key_id] += 1
         try:
@@ -49,3 +71,8 @@ class Hub:
         """Tell every listener that the process ends, and stop the readers."""
         self._stop.set()
         await asyncio.gather(*(feed.aclose() for feed in self._feeds.values()))
+        await asyncio.gather(*(feed.aclose() for feed in self._of_tenants.values()))
+
+    def _origin(self, pool: str) -> Origin:
+        place = self._context.place(self._context.pool(pool))
+        return Origin(place.code, place.epoch, place.public_url)

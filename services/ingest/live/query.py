@@ -15,7 +15,7 @@ from services.ingest.edge.problems import Fault, Problem
 
 Previews = Literal["url", "inline", "none"]
 NAMES = frozenset({"after", "from", "types", "previews", "minIntervalMs", "token"})
-TENANT_NAMES = NAMES | {"status", "userId"}
+TENANT_NAMES = NAMES - {"from"} | {"status", "userId"}
 MAX_INTERVAL_MS = 60_000
 MAX_TYPES = 50
 MAX_PLACES = 64

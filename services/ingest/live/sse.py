@@ -12,15 +12,18 @@ from contextlib import aclosing
 
 from aiohttp import web
 
+from contracts.errors import HeadraceError
 from services.ingest.context import Context
 from services.ingest.edge.headers import only_header
 from services.ingest.edge.middleware import REQUEST_ID, stamp
+from services.ingest.edge.problems import Problem
 from services.ingest.handlers.read import JobReader
 from services.ingest.live import messages
 from services.ingest.live.hub import Hub
 from services.ingest.live.job_stream import HEARTBEAT_S, JobStream
 from services.ingest.live.messages import Message
-from services.ingest.live.query import read_wanted
+from services.ingest.live.query import TENANT_NAMES, read_wanted
+from services.ingest.live.tenant_stream import TenantStream
 from services.ingest.tenancy import Caller
 
 WRITE_TIMEOUT_S = 30.0
@@ -48,6 +51,14 @@ class StreamHandlers:
                 return web.Response(status=204)  # the one answer after which a browser does not come back
             return await self._send(request, caller, stream.messages())
 
+    async def tenant(self, request: web.Request, caller: Caller) -> web.StreamResponse:
+        """Follow all jobs of the tenant."""
+        wanted = read_wanted(request.query, only_header(request, "Last-Event-ID"), TENANT_NAMES)
+        with self._hub.stream(caller.key_id):
+            stream = TenantStream(self._context, self._reader, self._hub, caller, wanted)
+            await stream.begin()
+            return await self._send(request, caller, stream.messages())
+
     async def _send(
         self, request: web.Request, caller: Caller, told: AsyncGenerator[Message, None]
     ) -> web.StreamResponse:  # fmt: skip
@@ -60,7 +71,7 @@ class StreamHandlers:
             notice_silence(request.transport)
             try:
                 await self._write(response, caller, told)
-            except (TimeoutError, ConnectionError):  # the reader is gone, or does not read
+            except (TimeoutError, ConnectionError, HeadraceError, Problem):  # gone, does not read, or the store is away
                 if request.transport is not None:
                     request.transport.abort()  # what it did not take would wait in memory for as long as it likes
         return response

@@ -60,7 +60,7 @@ class Subscription(Generic[T]):
 
     def begin_again(self) -> None:
         """Listen on after a hole: what comes from here on follows what is read next."""
-        self.is_lost = False
+        self.is_lost = self.is_slow = False
 
     async def wait(self, seconds: float) -> bool:
         """Wait until there is a reason to look; False when the time is over."""

@@ -25,4 +25,13 @@ def stream_routes(streams: StreamHandlers) -> tuple[Route, ...]:
             replies=((200, "Events, up to `end`."), (204, "The job has ended and all of it was sent before.")),
             parameters=(*_SHOWN, *_PLACE, Parameter("from", "`start`: from the job's first event.")),
         ),
+        Route(
+            "GET", "/v1/stream", streams.tenant, "Follow all jobs of the tenant.", "jobs:read",
+            media_type=EVENT_STREAM, problems=_PROBLEMS, replies=((200, "Events, up to `end`."),),
+            parameters=(
+                *_SHOWN, *_PLACE,
+                Parameter("status", "Only events after which the job is so; with commas between."),
+                Parameter("userId", "Only jobs of this end user."),
+            ),
+        ),
     )  # fmt: skip

@@ -1,0 +1,87 @@
+"""What happens to the jobs of tenants in one pool: made once from the pool's feed for all who listen.
+
+Promises: as the feed; while the store cannot say whose a job is, nothing is told and nothing is lost, up to MOST_AHEAD
+entries, beyond which listeners are told of a hole.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from contracts.errors import HeadraceError
+from contracts.store.log import pause
+from contracts.wire import Entry
+from services.ingest.live.feed import Feed, Listener
+from services.ingest.live.subscription import Subscription
+from services.ingest.live.viewer import Viewed, Viewer
+
+MOST_AHEAD = 20_000
+LOOK_S = 1.0
+
+TenantListener = Subscription[Viewed]
+
+
+class TenantFeed:
+    """One pool."""
+
+    def __init__(self, feed: Feed, viewer: Viewer, pool: str) -> None:
+        self._feed, self._viewer, self.pool = feed, viewer, pool
+        self._of_tenant: dict[str, set[TenantListener]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._never = asyncio.Event()
+
+    @contextmanager
+    def follow(self, tenant_id: str, listener: TenantListener) -> Iterator[None]:
+        """Tell a listener of a tenant's jobs here, too; it may listen to several pools."""
+        self._of_tenant.setdefault(tenant_id, set()).add(listener)
+        if self._task is None or self._task.done():
+            stack = ExitStack()
+            self._task = asyncio.create_task(self._run(stack, stack.enter_context(self._feed.follow_all(MOST_AHEAD))))
+        try:
+            yield
+        finally:
+            self._of_tenant[tenant_id].discard(listener)
+            if not self._of_tenant[tenant_id]:
+                del self._of_tenant[tenant_id]
+
+    async def begun(self) -> None:
+        """Wait until the reader knows where it begins."""
+        await self._feed.begun()
+
+    async def aclose(self) -> None:
+        """Wait until the feed's end was passed on."""
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self, stack: ExitStack, all_of_it: Listener) -> None:
+        with stack:
+            while self._of_tenant and not all_of_it.is_over:
+                if not await all_of_it.wait(LOOK_S):
+                    continue
+                entries = all_of_it.take()
+                if all_of_it.is_lost or all_of_it.is_slow:
+                    all_of_it.begin_again()
+                    for listener in self._listeners():
+                        listener.lose()
+                    continue
+                await self._tell(entries, all_of_it)
+            for listener in self._listeners():
+                listener.end()
+
+    async def _tell(self, entries: list[Entry], all_of_it: Listener) -> None:
+        failures = 0
+        while not all_of_it.is_over:
+            try:
+                shown = await self._viewer.show(entries, self._of_tenant.__contains__)
+            except HeadraceError:
+                failures += 1
+                await pause(failures, self._never, random.random())
+                continue
+            for viewed in shown:
+                for listener in self._of_tenant.get(viewed.tenant_id, ()):
+                    listener.put(viewed)
+            return
+
+    def _listeners(self) -> set[TenantListener]:
+        return {each for group in self._of_tenant.values() for each in group}
