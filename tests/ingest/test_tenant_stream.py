@@ -115,9 +115,7 @@ async def test_a_slow_tenant_listener_is_ended_and_its_jobs_traced_when_forgotte
         assert await line.names(8) == ["job.progress"] * 7 + ["job.completed"]
 
 
-async def test_reconnecting_at_random_through_restarts_shows_each_event_once(
-    own_server: Server, tmp_path: Path
-) -> None:
+async def test_reconnecting_at_random_shows_each_event_once(own_server: Server, tmp_path: Path) -> None:
     """Field case 76 at scale: 25 drops, two servers, a store that restarts; counted against the log."""
     chance, settings = random.Random(6), settings_for(own_server.url, tmp_path)
     async with running_api(settings) as first, replica(settings) as second:
