@@ -34,7 +34,7 @@ class Listener:
         assert line, self.process.communicate()[1] if self.process.poll() is not None else "no line came"
         return json.loads(line)
 
-    def end(self, number: signal.Signals = signal.SIGINT) -> int:
+    def end(self, number: signal.Signals) -> int:
         """Stop it; returns its exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
