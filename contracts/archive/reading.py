@@ -17,13 +17,15 @@ from contracts.archive.segments import Segment
 from contracts.archive.shelf import SegmentShelf
 from contracts.artifacts import Objects, StoreAway
 from contracts.errors import HeadraceError, Unavailable
-from contracts.positions import START, before, entry_key, next_key
+from contracts.ids import minted_ms
+from contracts.positions import START, before, entry_key, entry_ms, next_key
 from contracts.store import Store
 from contracts.store.archive import Manifest
 from contracts.store.records import Record, RecordReader, may_lack
 from contracts.threads import Threads
 from contracts.wire import Entry
 
+SKEW_MS = 3_600_000  # of the clocks of those that mint ids
 MOST_KEPT = 4  # unpacked segments, some 3 MB each
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,11 +133,31 @@ class Archive:
 
     async def body(self, pool: str, job_id: str) -> bytes | None:
         """Return the newest body that was kept of a job; None when there is none, or it was erased."""
+        async for _, kept in self._bodies_with(pool, job_id):
+            return kept[job_id]
+        return None
+
+    async def erase_body(self, pool: str, job_id: str) -> int:
+        """Take a job's bodies out of what lies beside the segments; returns how many there were.
+
+        Digests and chain stay valid. A body that is not archived yet is in the store: erase it there first.
+        """
+        count = 0
+        async for name, kept in self._bodies_with(pool, job_id):
+            del kept[job_id]
+            await self.run(self.shelf.put_bodies, pool, name, kept)
+            count += 1
+        return count
+
+    async def _bodies_with(self, pool: str, job_id: str) -> AsyncIterator[tuple[SegmentName, dict[str, bytes]]]:
+        """Give the bodies beside each segment that has one of the job, newest first."""
+        since_ms = minted_ms(job_id) - SKEW_MS
         for name in reversed(await self.segments(pool)):
+            if entry_ms(name.last) < since_ms:
+                return
             kept = await self.run(self.shelf.bodies, pool, name)
             if job_id in kept:
-                return kept[job_id]
-        return None
+                yield name, kept
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run what asks the store of objects, or takes long, in a thread. Raises Unavailable for StoreAway."""

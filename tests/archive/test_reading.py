@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from contracts import ids
 from contracts.archive import ArchiveTail, Gone, SegmentName
 from contracts.store import Store, keys
 from tests.archive.rig import PLACE, POOL, Log
@@ -124,11 +125,16 @@ async def test_what_lies_beside_segments_may_be_taken_out(log: Log) -> None:
     await log.write(3)
     await log.seal(3)
     (name,) = await log.archive.segments(POOL)
-    log.shelf.put_bodies(POOL, name, {"job_a": b'{"prompt":"x"}\n', "job_b": b"{}\n"})
+    one, other = (ids.mint_job_id(1_764_457_200_000, number, "aa") for number in (1, 2))
+    later = ids.mint_job_id(4_000_000_000_000, 3, "aa")
+    log.shelf.put_bodies(POOL, name, {one: b'{"prompt":"x"}\n', other: b"{}\n", later: b"{}\n"})
 
-    assert await log.archive.body(POOL, "job_a") == b'{"prompt":"x"}\n'
-    log.shelf.put_bodies(POOL, name, {"job_b": b"{}\n"})
-    assert await log.archive.body(POOL, "job_a") is None
+    assert await log.archive.body(POOL, one) == b'{"prompt":"x"}\n'
+    assert await log.archive.erase_body(POOL, one) == 1
+    assert await log.archive.erase_body(POOL, one) == 0
+    assert await log.archive.body(POOL, one) is None
+    assert await log.archive.body(POOL, other) == b"{}\n"
+    assert await log.archive.body(POOL, later) is None  # it cannot have ended before it was made
     log.shelf.put_bodies(POOL, name, {})
     log.shelf.set_aside(POOL, name)
     assert log.shelf.names(POOL) == []

@@ -35,7 +35,7 @@ async def test_memory_levels_off_when_jobs_end_as_fast_as_they_come(pool: Pool) 
     """Field cases 84 and 85: nothing of finished jobs stays: no hash, no body of 20 kB, no entry, no other key."""
     sizes, counts = list[int](), list[int]()
     for _ in range(4):
-        for _ in range(150):
+        for _ in range(100):
             await pool.cancel(await pool.job(b'{"prompt":"%s"}' % (b"x" * 20_000)))
         await sweep(pool)
         counts.append(await eventually(pool.store.client.dbsize, lambda count: count < 30))
@@ -90,7 +90,7 @@ async def test_the_sweep_of_many_holds_up_no_command(pool: Pool) -> None:
     client = pool.store.client
     await client.config_set("slowlog-log-slower-than", 50_000)
     await client.slowlog_reset()
-    for _ in range(1_500):
+    for _ in range(1_000):
         await pool.cancel(await pool.job())
     await sweep(pool)
 

@@ -64,7 +64,7 @@ async def test_each_job_is_forgotten_once_by_the_leader_or_by_an_archivist_that_
         assert [await worker.run_next() for _ in before] == before
         await until(lambda: len(leader.state.jobs) < 20)
         async with archiving(pool):
-            after = [await submit(store) for _ in range(40)]
+            after = [await submit(store) for _ in range(30)]
             assert [await worker.run_next() for _ in after] == after
             await until(lambda: not leader.state.jobs)
             await until(lambda: leader.leader is not None and leader.leader.watch.is_archived)
@@ -88,7 +88,7 @@ async def test_an_open_job_does_not_pin_the_log_and_is_read_from_the_archive(
         planning(pool),
     ):
         async with archiving(pool):
-            for _ in range(4):
+            for _ in range(3):
                 jobs = [await submit(store) for _ in range(60)]
                 assert [await worker.run_next() for _ in jobs] == jobs
             await until(lambda: set(leader.state.jobs) == {waits})

@@ -21,7 +21,7 @@ SETTINGS = {
     "HEADRACE_RETENTION__COMPLETED_S": "0",
     "HEADRACE_RETENTION__FAILED_S": "0",
 }
-ROUNDS = int(os.environ.get("HEADRACE_TEST_KILLS", "4"))
+ROUNDS = int(os.environ.get("HEADRACE_TEST_KILLS", "3"))
 
 
 @contextlib.asynccontextmanager
