@@ -7,8 +7,9 @@ from contracts import ids
 from contracts.positions import entry_key
 from contracts.store import Store, Word, keys
 from contracts.store.jobs import Limits
-from contracts.store.write import Write
+from contracts.store.write import JobGuard, Write
 from services.archivist.config import Pace
+from services.archivist.forgetting import forgettable
 from tests.archivist.rig import AT_ONCE, POOL, TENANT, Pool
 from tests.scheduler.rig import eventually
 
@@ -63,6 +64,35 @@ async def test_the_notifier_pins_what_it_has_not_planned(pool: Pool) -> None:
     await sweep(pool)
     assert await pool.store.client.exists(keys.job(POOL, job_id), keys.body(POOL, job_id)) == 0
     assert await pool.archive.body(POOL, job_id) == b"{}"
+
+
+async def test_a_job_stays_until_its_last_event_is_archived(pool: Pool) -> None:
+    """Also when something was written of it after its end was: a late write that was refused, a new run."""
+    job_id, other = await pool.job(), await pool.job()
+    await pool.cancel(job_id)
+    await pool.cancel(other)
+    await pool.snapshot_here()
+    await pool.plan()
+    keeps = pool.archivist(config=replace(SECONDS, failed_ms=10**9))
+    await keeps.run_once()
+    late = Write(job_id, (ev.JobEventRejected(offending_type="job.progress", why="fenced"),), guard=JobGuard())
+    assert (await pool.store.jobs.append(POOL, late, "late")).applied
+    again = ev.JobRetried(by="t", from_status="cancelled", run=2, max_attempts=3)
+    opened = Write(other, (again,), guard=JobGuard(), opens_for=TENANT)
+    assert (await pool.store.jobs.append(POOL, opened, "again")).applied
+
+    standings = await pool.store.archive.standings(POOL, [job_id, other])
+    writes = forgettable([job_id, other], {job_id: standings[job_id]}, 60)
+    token = await pool.store.client.hget(keys.archive(POOL), "token")
+    count = await pool.store.archive.forget(POOL, token.decode(), "failed", "9999999999999-0", writes)
+
+    assert count == 0
+    assert await pool.store.client.exists(keys.job(POOL, job_id), keys.job(POOL, other)) == 2
+    await pool.store.client.hset(keys.archive(POOL), "until", 0)
+    await sweep(pool)
+    assert await pool.store.client.exists(keys.job(POOL, job_id)) == 0
+    assert await pool.store.client.exists(keys.job(POOL, other)) == 1
+    assert await pool.store.client.zcard(keys.ended(POOL, "failed")) == 0
 
 
 async def test_an_entry_that_is_gone_while_it_is_pending_holds_up_nothing(pool: Pool) -> None:

@@ -1,8 +1,11 @@
 """A log that is not the one that was archived: a new epoch begins, and nothing that was archived is lost."""
 
+from contracts.archive import START_DIGEST, Record, seal
 from contracts.positions import entry_key
 from contracts.store import Store, keys
 from tests.archivist.rig import AT_ONCE, POOL, Pool
+
+FAR_MS = 4_000_000_000_000
 
 
 async def archive(pool: Pool) -> None:
@@ -21,22 +24,19 @@ def aside(pool: Pool) -> list[str]:
 
 async def test_a_store_that_lost_everything_begins_a_new_epoch_above_the_archive(store: Store, pool: Pool) -> None:
     """why.md 18: ids of the new log must not fall among those of the old one, whatever the clock says."""
-    for _ in range(6):
-        await pool.job()
-    await archive(pool)
-    last = (await pool.archive.segments(POOL))[-1].last
-    await store.client.flushall()
-    await store.directory.open()
-    await store.open_pool(POOL)
-    early = f"{entry_key(last)[0] - 10_000}-0"  # the clock was set back meanwhile
-    await store.client.xadd(keys.log(POOL), {"t": "model.profiled", "j": "m@1", "d": "{}"}, id=early)
+    far = f"{FAR_MS}-7"  # the clock was ahead when that was written
+    segment, packed = seal(POOL, 1, START_DIGEST, [Record("5-0", (b"t", b"x")), Record(far, (b"t", b"x"))])
+    pool.archive.shelf.put(segment, packed)
+    job_id = await pool.job()
 
     await archive(pool)
 
     assert await epoch(store) == 2
     assert len(aside(pool)) == 1
     later = await store.client.xadd(keys.log(POOL), {"t": "x", "j": "y", "d": "{}"})
-    assert entry_key(later.decode()) > entry_key(last)
+    assert entry_key(later.decode()) > entry_key(far)
+    subjects = [record.entry().subject async for batch in pool.archive.read(POOL, None) for record in batch]  # type: ignore[union-attr]
+    assert subjects == [job_id, "log", "y"]
 
 
 async def test_a_log_that_lost_its_end_sets_what_it_lost_aside(store: Store, pool: Pool) -> None:

@@ -204,3 +204,22 @@ async def test_a_worker_that_beat_after_it_was_looked_at_is_not_lost(play: Play)
     reply = await play.decides(write)
 
     assert [verdict.word for verdict in reply.verdicts] == [Word.CONFLICT]
+
+
+async def test_where_there_is_an_archive_a_turn_neither_forgets_nor_trims(play: Play) -> None:
+    attempt = await play.running()
+    await play.completes(attempt)
+    end = await play.store.end_of_log(POOL)
+    await play.store.archive.lead(POOL, "archivist", 1, "here")
+    guard = JobGuard(states=("completed",))
+    forget = Write(attempt.job_id, (ev.JobForgotten(),), guard=guard, forget=(TENANT, 60))
+
+    reply = await play.store.leadership.turn(play.turn([forget], trim_below=end))
+
+    assert [(verdict.word, verdict.refused_by) for verdict in reply.verdicts] == [(Word.REFUSED, "archive")]
+    assert await play.store.client.exists(keys.job(POOL, attempt.job_id)) == 1
+    assert await play.store.client.hget(keys.meta(POOL), "trimmed") is None
+    await play.store.client.delete(keys.archive(POOL))
+    reply = await play.store.leadership.turn(play.turn([forget], trim_below=end))
+    assert [verdict.word for verdict in reply.verdicts] == [Word.APPLIED]
+    assert await play.store.client.hget(keys.meta(POOL), "trimmed") == end.encode()
