@@ -63,9 +63,9 @@ class Planner:
 
     async def plan(self, entries: Entries, in_group: bool) -> None:
         """Store the deliveries of a batch and acknowledge it."""
-        plan, readings = await self._batches.plan(entries)
+        plan, planned = await self._batches.plan(entries)
         await self._store_all(plan, [entry.position for entry in entries] if in_group else [])
-        self._batches.remember(readings)
+        self._batches.remember(planned)
 
     async def _store_all(self, plan: Plan, acknowledge: Sequence[str]) -> None:
         if not plan.deliveries and not acknowledge and not plan.poison:

@@ -19,10 +19,10 @@ from contracts.wire import Entry
 from services.notifier.planning.deliveries import Audience, Plan, plan_job, plan_operations
 from services.notifier.planning.job_body import read_body
 from services.notifier.planning.notices import Source
-from services.notifier.planning.reading import JobReader, Reading
+from services.notifier.planning.reading import JobReader, Known
 from services.notifier.planning.subscriptions import Subscriptions, wants
 
-READ_AT_ONCE = 32
+READ_AT_ONCE = 16
 
 Entries = Sequence[Entry | Poison]
 
@@ -41,7 +41,7 @@ class BatchPlanner:
         self._subscriptions = Subscriptions(())
         self._places = asyncio.Semaphore(READ_AT_ONCE)
 
-    async def plan(self, entries: Entries) -> tuple[Plan, list[Reading]]:
+    async def plan(self, entries: Entries) -> tuple[Plan, list[Known]]:
         """Return what follows from a batch that was just read, and what to `remember` once that is stored."""
         subscriptions = self._subscribed(await self._directory.refresh())
         plan = Plan(poison=[entry for entry in entries if isinstance(entry, Poison)])
@@ -51,15 +51,14 @@ class BatchPlanner:
         of_jobs, strangers = _by_job(wanted)
         plan.poison += strangers
         jobs = await self._wanted_jobs(of_jobs, readable, subscriptions)
-        readings = await asyncio.gather(*(self._read(of_job, subscriptions) for of_job in jobs))
-        read = [(of_job, reading) for of_job, reading in zip(jobs, readings, strict=True) if reading is not None]
-        for of_job, reading in read:
-            plan.add(self._plan_job(of_job, reading))
-        return plan, [reading for _, reading in read]
+        of_each = await asyncio.gather(*(self._plan_job(of_job, subscriptions) for of_job in jobs))
+        for of_job, _ in of_each:
+            plan.add(of_job)
+        return plan, [known for _, known in of_each if known is not None]
 
-    def remember(self, readings: Iterable[Reading]) -> None:
+    def remember(self, planned: Iterable[Known]) -> None:
         """Build on what is stored now."""
-        self._jobs.remember(readings)
+        self._jobs.remember(planned)
 
     def _subscribed(self, configuration: Configuration) -> Subscriptions:
         if self._indexed is not configuration.endpoints:
@@ -83,20 +82,19 @@ class BatchPlanner:
         kept = ([entry for entry in of_job if entry.hooked or has_listener(entry)] for of_job in of_jobs)
         return [of_job for of_job in kept if of_job]
 
-    async def _read(self, entries: Sequence[Entry], subscriptions: Subscriptions) -> Reading | None:
-        async with self._places:
+    async def _plan_job(self, entries: Sequence[Entry], subscriptions: Subscriptions) -> tuple[Plan, Known | None]:
+        job_id = entries[0].subject
+        async with self._places:  # its body may be megabytes, and is let go with the place
             reading = await self._jobs.read(entries, subscriptions.of_tenant)
-        if reading is None:  # erased: whom to tell is gone with it
-            self._log.warning("job_forgotten_before_planning", job_id=entries[0].subject, events_count=len(entries))
-        return reading
-
-    def _plan_job(self, entries: Sequence[Entry], reading: Reading) -> Plan:
-        try:
-            body = read_body(entries[0].subject, reading.body)
-        except Corrupt as error:
-            return Plan(poison=[Poison(entry.position, error.reason) for entry in entries])
-        audience = Audience(reading.endpoints, reading.handed)
-        return plan_job(entries, reading.story, body, audience, self._source)
+            if reading is None:  # erased: whom to tell is gone with it
+                self._log.warning("job_forgotten_before_planning", job_id=job_id, events_count=len(entries))
+                return Plan(), None
+            try:
+                body = read_body(job_id, reading.body)
+            except Corrupt as error:
+                return Plan(poison=[Poison(entry.position, error.reason) for entry in entries]), None
+            audience = Audience(reading.endpoints, reading.handed)
+            return plan_job(entries, reading.story, body, audience, self._source), reading.known
 
     def _plan_operations(self, entries: Sequence[Entry], subscriptions: Subscriptions) -> Plan:
         told = [

@@ -60,7 +60,7 @@ class PastPlanner:
             return []  # said when it was planned for the first time
         audience = Audience(listening, with_own=endpoint is None)
         plan = plan_job(entries, reading.story, body, audience, self._source)
-        self._jobs.remember([reading])
+        self._jobs.remember([reading.known] if reading.known else [])
         return [replace(delivery, interval_ms=None, last=False) for delivery in plan.deliveries]
 
 

@@ -85,11 +85,10 @@ class JobReader:
         handed = {} if known is None else dict.fromkeys(has_all, known.state.sequence)
         return Reading(story, history.body, endpoints, handed, _known_after(story, last, strict))
 
-    def remember(self, readings: Iterable[Reading]) -> None:
+    def remember(self, planned: Iterable[Known]) -> None:
         """Build on what was planned and is stored now."""
-        for reading in readings:
-            if reading.known is not None:
-                self._known.put(reading.story.newest.id, reading.known)
+        for known in planned:
+            self._known.put(known.state.id, known)
 
     async def _history(self, job_id: str, after: int) -> History | None:
         return await self._jobs.history(self._pool, job_id, after=after, with_body=True)
