@@ -157,6 +157,14 @@ class UploadCreate(Body):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
 
 
+class StreamTokenCreate(Body):
+    """Body of `POST /v1/stream-tokens`: what a page may follow, and for how long."""
+
+    job_ids: Annotated[list[Annotated[str, Field(max_length=64)]], Field(min_length=1, max_length=100)] | None = None
+    user_id: Name | None = None
+    ttl_seconds: int = Field(default=300, ge=1, le=900)
+
+
 class ArtifactSummary(Body):
     """One stored file as webhooks and lists show it."""
 

@@ -54,10 +54,10 @@ def _guarded(route: Route, authenticate: Authenticate) -> Handler:
     if route.scope is None:
         return cast(OpenHandler, route.handler)
     handler = cast(KeyedHandler, route.handler)
-    scope = route.scope
+    scope, identify = route.scope, route.authenticate or authenticate
 
     async def keyed(request: web.Request) -> web.StreamResponse:
-        caller = await authenticate(request)
+        caller = await identify(request)
         caller.require(scope)
         return await handler(request, caller)
 

@@ -31,7 +31,11 @@ class Authenticator:
 
     async def __call__(self, request: web.Request) -> Caller:
         """Return the caller. Raises Problem `unauthenticated`, StoreUnavailable before anything was folded."""
-        presented = presented_key(only_header(request, "Authorization"))
+        return self.caller_of(only_header(request, "Authorization"))
+
+    def caller_of(self, authorization: str | None) -> Caller:
+        """Return whose key stands in a header. Raises as a call."""
+        presented = presented_key(authorization)
         if self._operator_digest is not None and hmac.compare_digest(self._operator_digest, presented.digest):
             return Caller("", "operator", OPERATOR_SCOPES)
         configuration = self._configuration()
@@ -44,7 +48,3 @@ class Authenticator:
             raise Problem("unauthenticated", "The key is not valid")
         tenant = configuration.tenants.get(key.tenant_id)
         return Caller(key.tenant_id, key.id, frozenset(key.scopes), tenant.tier if tenant else "standard")
-
-    def is_still_valid(self, caller: Caller) -> bool:
-        """Whether a caller's key has not been revoked meanwhile; asked while a stream is open."""
-        return caller.key_id == "operator" or caller.key_id in self._configuration().keys

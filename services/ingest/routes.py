@@ -43,4 +43,5 @@ class Route:
     problems: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     needs_body: bool = True  # where there is one; else leaving it out means the one without fields
+    authenticate: Authenticate | None = None  # another way to say who is calling than the key of all routes
     takes_file: bool = False  # its body is bytes, of a size that its handler knows

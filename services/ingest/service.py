@@ -57,9 +57,12 @@ from services.ingest.handlers.uploads import UploadHandlers
 from services.ingest.handlers.webhook_keys import WebhookKeysHandler
 from services.ingest.handlers.worker_commands import WorkerCommandHandlers
 from services.ingest.handlers.workers import WorkerHandlers
+from services.ingest.live.access import StreamAccess
 from services.ingest.live.hub import Hub
+from services.ingest.live.socket import SocketHandler
 from services.ingest.live.sse import StreamHandlers
 from services.ingest.live.table import stream_routes
+from services.ingest.live.tokens import TokenHandler
 from services.ingest.log_tails import LogTails
 from services.ingest.metrics import IngestMetrics
 from services.ingest.readiness import Readiness
@@ -185,7 +188,7 @@ class IngestService:
                 JobHandlers(context, reader),
                 LogHandler(context, reader, self._watch, self._tails),
             ),
-            *stream_routes(StreamHandlers(context, reader, self._hub, authenticate.is_still_valid)),
+            *self._stream_routes(reader, canceller, authenticate),
             *change_routes(ChangeHandler(context, reader), canceller, CancelManyHandler(context, reader, canceller)),
             *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),
@@ -203,6 +206,14 @@ class IngestService:
         )
         info.publish(openapi(routes, _version()))
         return make_app(routes, self._edge, authenticate, context.settings.ingest.body_bytes)
+
+    def _stream_routes(
+        self, reader: JobReader, canceller: Canceller, authenticate: Authenticator
+    ) -> tuple[Route, ...]:  # fmt: skip
+        access = StreamAccess(self.context, authenticate)
+        sse = StreamHandlers(self.context, reader, self._hub, access.is_still_valid)
+        sockets = SocketHandler(self.context, reader, self._hub, access, canceller)
+        return stream_routes(sse, sockets, TokenHandler(self.context, reader), access)
 
     async def _open_and_follow(self) -> None:
         await self.context.open(self._stop)

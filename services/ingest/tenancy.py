@@ -21,6 +21,10 @@ class Caller:
     key_id: str
     scopes: frozenset[str]
     tier: Tier = "standard"
+    # Of a stream token, which opens streams and nothing else:
+    until_ms: int | None = None
+    job_ids: frozenset[str] = frozenset()  # these jobs only, if any
+    user_id: str | None = None  # jobs of this end user only
 
     def require(self, scope: str) -> None:
         """Raise Problem `missing_scope` unless the key has `scope`."""

@@ -35,6 +35,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "unauthenticated": Kind(401, "A valid key is needed"),
     "missing_scope": Kind(403, "The key lacks a scope"),
     "bad_signature": Kind(403, "The signed URL is wrong or has expired"),
+    "origin_not_allowed": Kind(403, "A page of another site may not do this"),
     "tenant_suspended": Kind(403, "The tenant is suspended"),
     "not_found": Kind(404, "There is nothing here"),
     "job_not_found": Kind(404, "There is no such job"),

@@ -136,7 +136,7 @@ class JobStream:
                 return []
             tenant_id = self._shown.state.tenant_id
             found = await read_preview(entry, self._wanted.previews, self._context.files, tenant_id, place)
-            return [found.message()]
+            return [found]
         before, self._state = self._state, follow_on(self._state, entry)
         if not self._wanted.shows(entry.type):
             return []

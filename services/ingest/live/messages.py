@@ -1,5 +1,6 @@
 """What streams say, whatever carries it: server-sent events or a socket. Pure."""
 
+import base64
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ class Message:
     data: bytes
     id: str = ""
     name: str = ""
+    content: bytes | None = None  # of a preview, if its bytes were asked for
 
 
 BEAT = Message("event", b"")  # nothing happened for a while
@@ -48,5 +50,11 @@ def as_sse(message: Message) -> bytes:
     if message is BEAT:
         return HEARTBEAT
     name = (message.name or message.kind).encode()
+    data = message.data if message.content is None else _with_content(message.data, message.content)
     place = b"id: %s\n" % message.id.encode() if message.id else b""
-    return b"event: %s\n%sdata: %s\n\n" % (name, place, message.data)
+    return b"event: %s\n%sdata: %s\n\n" % (name, place, data)
+
+
+def _with_content(data: bytes, content: bytes) -> bytes:
+    facts = orjson.loads(data)
+    return orjson.dumps(facts | {"inline": f"data:{facts['mime']};base64,{base64.b64encode(content).decode()}"})

@@ -1,8 +1,5 @@
 """The newest preview of a job, by its link or with its bytes."""
 
-import base64
-from dataclasses import dataclass
-
 import orjson
 
 from contracts.positions import Position
@@ -16,24 +13,8 @@ from services.ingest.views.jobs import Place
 MOST_BYTES = 512 << 10  # of one that is sent with its bytes; a larger one is sent by its link
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What is told of one: the facts of its event, and its bytes if they were asked for."""
-
-    facts: dict[str, object]
-    mime: str
-    content: bytes | None = None
-
-    def message(self) -> Message:
-        """Write it down; it has no id, so that it moves nobody's place."""
-        inline = {}
-        if self.content is not None:
-            inline = {"inline": f"data:{self.mime};base64,{base64.b64encode(self.content).decode()}"}
-        return Message("preview", orjson.dumps(self.facts | inline))
-
-
-async def read_preview(entry: Entry, wanted: Previews, files: Files, tenant_id: str, place: Place) -> Preview:
-    """Return what is told of a preview; without bytes when there are none any more."""
+async def read_preview(entry: Entry, wanted: Previews, files: Files, tenant_id: str, place: Place) -> Message:
+    """Return what is told of a preview: it has no id, so it moves nobody; no bytes when there are none any more."""
     data = entry.raw_data()
     facts: dict[str, object] = {
         "jobId": entry.subject,
@@ -45,7 +26,7 @@ async def read_preview(entry: Entry, wanted: Previews, files: Files, tenant_id: 
         "position": str(Position(place.code, place.epoch, entry.position)),
     }
     content = await _content(files, str(data.get("artifactId")), tenant_id) if wanted == "inline" else None
-    return Preview(facts, str(data.get("mime")), content)
+    return Message("preview", orjson.dumps(facts), content=content)
 
 
 async def _content(files: Files, artifact_id: str, tenant_id: str) -> bytes | None:

@@ -19,6 +19,7 @@ from services.ingest.edge.middleware import REQUEST_ID, stamp
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.read import JobReader
 from services.ingest.live import messages
+from services.ingest.live.access import check_origin, may_see
 from services.ingest.live.hub import Hub
 from services.ingest.live.job_stream import HEARTBEAT_S, JobStream
 from services.ingest.live.messages import Message
@@ -43,7 +44,8 @@ class StreamHandlers:
     async def job(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         """Follow one job."""
         wanted = read_wanted(request.query, only_header(request, "Last-Event-ID"))
-        shown = await self._reader.need(caller, request.match_info["id"])
+        check_origin(request, self._context.settings.public_url)
+        shown = await may_see(self._reader, caller, request.match_info["id"])
         feed = self._hub.feed(shown.meta.name)
         with self._hub.stream(caller.key_id), feed.follow(shown.state.id) as listener:
             stream = JobStream(self._context, self._reader, feed, listener, wanted)
@@ -54,6 +56,7 @@ class StreamHandlers:
     async def tenant(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         """Follow all jobs of the tenant."""
         wanted = read_wanted(request.query, only_header(request, "Last-Event-ID"), TENANT_NAMES)
+        check_origin(request, self._context.settings.public_url)
         with self._hub.stream(caller.key_id):
             stream = TenantStream(self._context, self._reader, self._hub, caller, wanted)
             await stream.begin()
@@ -80,7 +83,7 @@ class StreamHandlers:
         await response.write(messages.RETRY)
         async for message in told:
             if not self._is_valid(caller):
-                message = messages.end("unauthenticated")
+                message = messages.end("unauthenticated")  # revoked, or a token's time is over
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await response.write(messages.as_sse(message))
             if message.kind == "end":

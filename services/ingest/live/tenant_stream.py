@@ -8,6 +8,7 @@ place: its `sequence` says which of the events that follow it has in it. There i
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
+from dataclasses import replace
 from time import monotonic
 
 from contracts.archive.reading import Gone
@@ -19,7 +20,7 @@ from services.ingest.admission.draft import user_digest
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.filters import JobFilter
-from services.ingest.handlers.read import Details, JobReader, Shown
+from services.ingest.handlers.read import Details, JobReader, Shown, job_not_found
 from services.ingest.live import messages
 from services.ingest.live.hub import Hub
 from services.ingest.live.job_stream import HEARTBEAT_S
@@ -42,6 +43,10 @@ class TenantStream:
 
     def __init__(self, context: Context, reader: JobReader, hub: Hub, caller: Caller, wanted: Wanted) -> None:
         self._context, self._reader, self._hub, self._caller = context, reader, hub, caller
+        if wanted.user_id is None:
+            wanted = replace(wanted, user_id=caller.user_id)
+        elif caller.user_id not in (None, wanted.user_id):
+            raise job_not_found()
         self._wanted = wanted
         self._pace: Pace[Viewed] = Pace(wanted.min_interval_s)
         self._listener: TenantListener = TenantListener(MOST_WAITING)
@@ -150,6 +155,8 @@ class TenantStream:
 
     def _fits(self, details: Details) -> bool:
         wanted = self._wanted
+        if self._caller.job_ids and details.state.id not in self._caller.job_ids:
+            return False
         is_of_user = wanted.user_id is None or details.lines.spec.get("userId") == wanted.user_id
         return is_of_user and (not wanted.statuses or details.state.status in wanted.statuses)
 
@@ -179,12 +186,12 @@ class TenantStream:
             wanted.shows(viewed.type)
             and (not wanted.statuses or viewed.status in wanted.statuses)
             and self._user in (None, viewed.user_digest)
+            and (not self._caller.job_ids or viewed.subject in self._caller.job_ids)
         )
 
     async def _preview(self, viewed: Viewed) -> Message:
         place = self._context.place(self._context.pool(viewed.pool))
-        found = await read_preview(viewed.entry, self._wanted.previews, self._context.files, viewed.tenant_id, place)
-        return found.message()
+        return await read_preview(viewed.entry, self._wanted.previews, self._context.files, viewed.tenant_id, place)
 
     def _id(self) -> str:
         places = ((self._context.place(self._context.pool(pool)), entry) for pool, entry in self._places.items())

@@ -312,3 +312,10 @@ class EventPage(Page):
     """Events, in the order asked for."""
 
     data: list[EventRecord]
+
+
+class StreamToken(Shape):
+    """A token that opens streams until it expires."""
+
+    token: str
+    expires_at: str
