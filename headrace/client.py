@@ -5,7 +5,6 @@ reached (`Unreachable`). Retries only what cannot do harm: reads, and a submit, 
 `Idempotency-Key`. Does not check what it sends: the server is the only judge of a request.
 """
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,8 +21,6 @@ REQUEST_TIMEOUT_S = 30.0
 RETRY_LIMIT_S = 10.0
 TRIES = 4
 MOST_IDS = 1_000  # of one request
-FIRST_POLL_S = 0.1
-LONGEST_POLL_S = 1.0
 TERMINAL = frozenset({"completed", "failed", "cancelled", "expired"})
 WAITING = frozenset({"scheduled", "queued"})
 
@@ -149,29 +146,6 @@ class Client:
             items += page["data"]
         return {"data": items, "hasMore": page["hasMore"], "nextCursor": page.get("nextCursor")}
 
-    async def watch(self, job_id: str, limit_s: float) -> AsyncIterator[JsonObject]:
-        """Yield the job each time it has changed, until it is terminal.
-
-        Polls slower the longer nothing changes, and with the version of what is known, so that an unchanged job costs
-        the server a 304; not while the job waits, since its place in the queue has no part in its version. Raises
-        TimeoutError after `limit_s`.
-        """
-        known: str | None = None
-        last: JsonObject = {}
-        pause_s = FIRST_POLL_S
-        async with asyncio.timeout(limit_s):
-            while True:
-                answer = await self.get(f"/v1/jobs/{job_id}", headers={"If-None-Match": known} if known else {})
-                has_changed = answer.status == 200 and _differs(answer.body, last)
-                pause_s = FIRST_POLL_S if has_changed else min(LONGEST_POLL_S, pause_s * 1.5)
-                if has_changed:
-                    last = answer.body
-                    known = answer.headers.get("ETag") if last["status"] not in WAITING else None
-                    yield last
-                    if last["status"] in TERMINAL:
-                        return
-                await asyncio.sleep(pause_s)
-
     async def lines(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[str]:
         """Yield the lines of an answer as they come; none for 204. Raises Unreachable when it breaks off."""
         assert self._session is not None, "use the client as a context manager"
@@ -228,12 +202,6 @@ class Client:
                 return Answer(response.status, response.headers, orjson.loads(text) if text else {})
         except (aiohttp.ClientError, TimeoutError, orjson.JSONDecodeError) as fault:
             raise Unreachable(f"{self.url}: {fault or type(fault).__name__}") from fault
-
-
-def _differs(job: JsonObject, before: JsonObject) -> bool:
-    """Whether there is something new to show: an event, or another place in the queue (its ETA alone is none)."""
-    seen = [(each.get("sequence"), (each.get("queue") or {}).get("position")) for each in (job, before)]
-    return not before or seen[0] != seen[1]
 
 
 def _together(first: JsonObject, then: JsonObject) -> JsonObject:

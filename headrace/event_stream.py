@@ -8,6 +8,7 @@ import orjson
 from headrace.client import Client, JsonObject, Unreachable
 
 TRIES = 8
+_COME_BACK = ("going_away", "slow_consumer")  # ends behind which the rest is there by the last id
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
@@ -18,8 +19,8 @@ async def follow_events(client: Client, path: str) -> AsyncIterator[tuple[str, J
         try:
             async for name, event_id, data in _once(client, path, last_id):
                 last_id, failures = event_id or last_id, 0
-                if name == "end" and data.get("reason") == "going_away":
-                    break  # the server restarts
+                if name == "end" and data.get("reason") in _COME_BACK:
+                    break
                 yield name, data
                 if name == "end":
                     return

@@ -15,6 +15,7 @@ from headrace.many_jobs import batch, cancel, update
 from headrace.output import Format, note, show_list, show_one
 from headrace.strict_json import read_json
 from headrace.waiting import explanation_rows, queue_text
+from headrace.watching import watch as watch_job
 
 app = typer.Typer(no_args_is_help=True, help="Submit jobs and follow them.")
 
@@ -134,7 +135,7 @@ app.command()(cancel)
 def _follow(job_id: str, limit_s: float, form: Format, url: str | None, key_file: Path | None) -> None:
     async def action(client: Client) -> JsonObject:
         last: JsonObject = {}
-        async for last in client.watch(job_id, limit_s):
+        async for last in watch_job(client, job_id, limit_s):
             if form is Format.NDJSON:
                 show_one(last, form)
             elif form is Format.TABLE:

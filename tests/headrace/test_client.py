@@ -1,4 +1,4 @@
-"""The HTTP client against a scripted server: what it repeats, what it never repeats, how it watches."""
+"""The HTTP client against a scripted server: what it repeats, what it never repeats."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 from aiohttp import web
 
-from headrace.client import Client, JsonObject, Problem, Unreachable
+from headrace.client import Client, Problem, Unreachable
 from tests.headrace.scripted import scripted
 
 Script = list[web.Response]
@@ -86,34 +86,6 @@ async def test_an_error_page_of_a_proxy_is_a_problem_too(serve: Serve) -> None:
 
     with pytest.raises(Problem, match="bad gateway"):
         await client.post("/v1/jobs/x/cancel")
-
-
-async def test_watching_asks_only_for_what_is_new_and_ends_with_the_job(serve: Serve) -> None:
-    def job(status: str, version: int, position: int | None = None) -> web.Response:
-        body = {"status": status, "sequence": version, "queue": {"position": position, "etaSeconds": 1.5}}
-        return web.json_response(body, headers={"ETag": f'"{version}"'})
-
-    unchanged = web.Response(status=304)
-    waiting = [job("queued", 1, 3), job("queued", 1, 3), job("queued", 1, 2)]
-    client, seen = await serve([*waiting, job("in_progress", 2), unchanged, job("completed", 3)])
-
-    states: list[JsonObject] = [state async for state in client.watch("job_1", limit_s=60)]
-
-    assert [(state["status"], state["queue"]["position"]) for state in states] == [
-        ("queued", 3), ("queued", 2), ("in_progress", None), ("completed", None)
-    ]  # fmt: skip
-    # its place is no part of its version: while it waits the whole is asked for
-    assert [request.headers.get("If-None-Match") for request in seen] == [None, None, None, None, '"2"', '"2"']
-
-
-async def test_watching_ends_at_its_limit(serve: Serve) -> None:
-    client, _ = await serve(
-        [web.json_response({"status": "queued"}, headers={"ETag": '"1"'}), web.Response(status=304)]
-    )
-
-    with pytest.raises(TimeoutError):
-        async for _ in client.watch("job_1", limit_s=0.3):
-            pass
 
 
 async def test_a_list_is_read_page_by_page_up_to_the_limit(serve: Serve) -> None:
