@@ -37,6 +37,7 @@ class Vitals:
     leader_until_ms: dict[str, int]
     set_aside: dict[str, int] = field(default_factory=dict)  # jobs and slots out of choice after a mismatch, per pool
     archives: dict[str, ArchiveVitals] = field(default_factory=dict)  # of pools that ever had an archivist
+    epochs: dict[str, int] = field(default_factory=dict)  # of the logs; 0: the pool is not open
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,11 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
         pipe.memory_usage(keys.log(pool), samples=5)
         pipe.hmget(keys.leader(pool), ["until", "aside"])
         pipe.hmget(keys.archive(pool), ["until", "count", "upto"])
+        pipe.hget(keys.meta(pool), "epoch")
     try:
         (seconds, micros), info, *rest = await pipe.execute()
         now_ms = int(seconds) * 1000 + int(micros) // 1000
-        archives = await _archives(client, now_ms, dict(zip(pools, rest[2::3], strict=True)))
+        archives = await _archives(client, now_ms, dict(zip(pools, rest[2::4], strict=True)))
     except (*LOST, ResponseError) as error:
         raise StoreUnavailable(str(error)) from error
     limit = int(info.get("maxmemory", 0))
@@ -70,10 +72,11 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
         delayed_fsync_count=int(info.get("aof_delayed_fsync", 0)),
         eviction_policy=str(info.get("maxmemory_policy", "")),
         keeps_file=bool(int(info.get("aof_enabled", 0))),
-        log_bytes={pool: int(used or 0) for pool, used in zip(pools, rest[::3], strict=True)},
-        leader_until_ms={pool: int(until or 0) for pool, (until, _) in zip(pools, rest[1::3], strict=True)},
-        set_aside={pool: int(count or 0) for pool, (_, count) in zip(pools, rest[1::3], strict=True)},
+        log_bytes={pool: int(used or 0) for pool, used in zip(pools, rest[::4], strict=True)},
+        leader_until_ms={pool: int(until or 0) for pool, (until, _) in zip(pools, rest[1::4], strict=True)},
+        set_aside={pool: int(count or 0) for pool, (_, count) in zip(pools, rest[1::4], strict=True)},
         archives=archives,
+        epochs={pool: int(epoch or 0) for pool, epoch in zip(pools, rest[3::4], strict=True)},
     )
 
 

@@ -9,8 +9,8 @@ import hmac
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -137,12 +137,21 @@ class Context:
         meta = self.pool_of(any_id)
         return None if meta is None else meta.name
 
+    def note_epochs(self, epochs: Mapping[str, int]) -> None:
+        """Take a new epoch of a pool's log: from now on, positions of the one before are of a log that is gone."""
+        for name, epoch in epochs.items():
+            if name in self.pools and epoch > self.pools[name].epoch:
+                log.warning("epoch_changed", pool=name, epoch=epoch)
+                self.pools[name] = replace(self.pools[name], epoch=epoch)
+                self._places.pop(name, None)
+
     def place(self, meta: PoolMeta) -> Place:
         """Return what a view needs to know of a pool."""
         place = self._places.get(meta.name)
         if place is None:
             keep = self.settings.retention
             public_url = self.settings.public_url.rstrip("/")
+            meta = self.pools.get(meta.name, meta)  # who holds an older one must not bring its epoch back
             place = Place(meta.name, meta.code, meta.epoch, public_url, keep.completed_s, keep.failed_s)
             self._places[meta.name] = place
         return place

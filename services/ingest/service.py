@@ -230,7 +230,9 @@ class IngestService:
     async def _probe(self) -> Vitals:
         context = self.context
         context.metrics.connections.set(self._runner.open_count if self._runner else 0)
-        return await read_vitals(context.store.client, context.models.pools)
+        vitals = await read_vitals(context.store.client, context.models.pools)
+        context.note_epochs(vitals.epochs)
+        return vitals
 
 
 def room_for_connections(wanted: int) -> int:

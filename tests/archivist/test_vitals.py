@@ -25,3 +25,14 @@ async def test_what_is_archived_and_how_far_it_is_behind_is_told(pool: Pool) -> 
     assert behind.archives[POOL].behind_ms >= 0
     assert b'headrace_archive_entries{pool="default"}' in metrics.render()
     assert b'headrace_archive_behind_seconds{pool="default"}' in metrics.render()
+
+
+async def test_a_new_epoch_of_the_log_is_told(pool: Pool) -> None:
+    before = await read_vitals(pool.store.client, (POOL,))
+    await pool.archivist().run_once()
+    token = (await pool.store.client.hget(keys.archive(POOL), "token")).decode()
+    assert await pool.store.archive.fork(POOL, token, 1, "5-0") == 2
+    assert await pool.store.archive.fork(POOL, token, 1, "5-0") == 2  # the answer was lost: it is the same fork
+    after = await read_vitals(pool.store.client, (POOL,))
+
+    assert (before.epochs, after.epochs) == ({POOL: 1}, {POOL: 2})
