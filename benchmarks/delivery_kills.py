@@ -90,8 +90,13 @@ def _deliveries(port: int) -> Iterator[tuple[str, PlannedDelivery]]:
 def _senders(url: str) -> Iterator[list["subprocess.Popen[bytes]"]]:
     with ExitStack() as stack:
         senders = [_start(url) for _ in range(PROCESSES)]
-        stack.callback(lambda: [end(sender) for sender in senders])
+        stack.callback(_end_all, senders)
         yield senders
+
+
+def _end_all(senders: list["subprocess.Popen[bytes]"]) -> None:
+    for sender in senders:
+        end(sender)
 
 
 def _start(url: str) -> "subprocess.Popen[bytes]":

@@ -137,10 +137,14 @@ class Deliveries:
         until = "+inf" if until_ms is None else until_ms
         return _count(await self._call("revive", [keys.deliveries(pool)], [now_ms, endpoint, since_ms, until, most]))
 
-    async def redeliver(self, pool: str, delivery_id: str, now_ms: int = 0) -> replies.Redelivered:
-        """Send one again: with a new budget if it was given up, as a new generation if it is done, now if it waits."""
+    async def redeliver(self, pool: str, delivery_id: str, write_id: str, now_ms: int = 0) -> replies.Redelivered:
+        """Send one again: with a new budget if it was given up, as a new generation if it is done, now if it waits.
+
+        A repeat with the same write id changes nothing, however far it has come meanwhile.
+        """
         stem, _, generation = delivery_id.rpartition("_")
-        args = [now_ms, delivery_id, f"{stem}_", generation if generation.isdecimal() else "0", *COPIED_FIELDS]
+        number = generation if generation.isdecimal() else "0"
+        args = [now_ms, delivery_id, f"{stem}_", number, write_id, *COPIED_FIELDS]
         word, *rest = replies.texts(await self._call("redeliver", [keys.deliveries(pool)], args))
         return replies.Redelivered(Word(word), *rest)
 

@@ -124,6 +124,30 @@ async def test_a_notifier_killed_in_mid_delivery_is_followed_by_one_with_the_sam
     assert len(await log_of(store, "webhook.attempted")) == 1
 
 
+async def test_one_that_stood_still_and_wakes_settles_nothing(store, store_url):
+    """Stopped for longer than its claim, in mid-attempt: another sends, and what the late one heard does not count."""
+    released = asyncio.Event()
+    async with Receiver([after(released, answer(500)), answer(200)]) as receiver:
+        [delivery_id] = await plan(store, [planned("anonstill0001", 1, url=receiver.url())])
+        async with Process(store_url, TIMEOUT_S="60") as process:
+            await receiver.wait_for_requests(1)
+            process.process.send_signal(signal.SIGSTOP)
+            async with notifier(store_url):
+                await receiver.wait_for_requests(2)
+                await until(lambda: settled(store))
+            row = await store.deliveries.read(POOL, delivery_id)
+            released.set()
+            process.process.send_signal(signal.SIGCONT)
+            await receiver.wait_for(lambda: receiver.open_connections == 0)
+            assert await process.stop() == 0
+    assert await store.deliveries.read(POOL, delivery_id) == row
+    assert (row["state"], row["try"]) == ("delivered", "1")
+    assert [entry.event().outcome for entry in await log_of(store, "webhook.attempted")] == ["status_200"]
+    assert (await store.deliveries.endpoint(POOL, "anonstill0001")).row == 0
+    assert await settled(store)
+    assert [request.headers["webhook-attempt"] for request in receiver.requests] == ["1", "1"]
+
+
 async def test_sigterm_ends_it_in_order_during_a_back_off(store, store_url):
     """Field case 31: SIGTERM during a 30 s back-off exits within the grace, with 0."""
     async with Receiver([answer(503)]) as receiver:

@@ -143,7 +143,7 @@ async def test_a_proxy_that_is_down_is_no_failure_of_any_receiver(store, store_u
         row = await store.deliveries.endpoint(POOL, name)
         survey = await store.deliveries.survey(POOL)
         async with notifier(store_url):
-            await store.deliveries.redeliver(POOL, delivery_id)
+            await store.deliveries.redeliver(POOL, delivery_id, "w1")
             await until(lambda: settled(store))
     assert (row.row, row.is_open, row.since_ms, row.hours) == (0, False, 0, {})
     assert survey.outcomes["proxy"] >= 12

@@ -14,9 +14,22 @@ from contracts import ids
 from contracts.deliveries import Attempted, Settlement
 from contracts.endpoints import Private, SigningSecret, endpoint_secret
 from contracts.store import Store, Word, keys
+from services.notifier.sending.courier import CLAIM_MS, HOLD_MS
+from tests.notifier.certificates import server_tls
 from tests.notifier.endpoints import JOB, configuration_log, make_endpoint, name_of, plan, planned, states, tell
-from tests.notifier.hooked import POOL, SECRET, TENANT, log_of, make_tenant, notifier, settled, until
-from tests.notifier.receiver import Receiver, after, answer, close_without_answer
+from tests.notifier.hooked import (
+    POOL,
+    SECRET,
+    TENANT,
+    admit,
+    log_of,
+    make_tenant,
+    notifier,
+    pending,
+    settled,
+    until,
+)
+from tests.notifier.receiver import Receiver, after, answer, close_without_answer, reset, silent
 
 
 @pytest.fixture
@@ -140,6 +153,52 @@ async def test_what_waits_for_a_deleted_endpoint_ends_without_a_retry(store, sto
     assert await attempts(store) == []
 
 
+async def test_what_was_planned_for_a_job_that_is_gone_is_sent_all_the_same(store, store_url):
+    """Field case 93, the other trial: five deliveries wait, their job is removed. Each has all it needs in itself.
+
+    None is retried or fails inside, and what was not yet planned is passed over; nothing is pending.
+    """
+    async with Receiver([answer(200)]) as receiver:
+        job_id = await admit(store, receiver.url(), events=["job.created"])
+        delivery_ids = await plan(
+            store, [planned("anon00000001", number, job_id=job_id, url=receiver.url()) for number in range(2, 7)]
+        )
+        await store.client.delete(keys.job(POOL, job_id), keys.body(POOL, job_id))
+        async with notifier(store_url):
+            await until(lambda: all_are(store, delivery_ids, "delivered"))
+            await until(lambda: settled(store))
+    told = Counter(request.headers["webhook-id"] for request in receiver.requests)
+    assert told == {ids.event_id(job_id, number): 1 for number in range(2, 7)}
+    assert await pending(store) == 0
+
+
+async def test_each_failure_of_a_connection_is_an_attempt_with_its_code_and_follows_the_plan(
+    store, store_url, certificate
+):
+    """Field case 89: no such name, a closed port, a reset, a certificate nobody vouches for, a silent accept."""
+    async with (
+        Receiver([reset]) as resetting,
+        Receiver([answer(200)], tls=server_tls(certificate)) as unvouched,
+        Receiver([silent]) as silence,
+    ):
+        urls = {
+            "dns": "https://no-such-host.invalid/",
+            "refused": "http://127.0.0.1:1/",
+            "reset": resetting.url(),
+            "tls": unvouched.url(),
+            "timeout": silence.url(),
+        }
+        listed = [planned(f"anon{code:0>12}", 1, url=url) for code, url in urls.items()]
+        delivery_ids = await plan(store, listed)
+        async with notifier(store_url, delays_s=(0, 0.1), timeout_s=1):
+            await until(lambda: all_are(store, delivery_ids, "exhausted"))
+            await until(lambda: settled(store))
+    for code, delivery_id in zip(urls, delivery_ids, strict=True):
+        tries = [event for event in await attempts(store) if event.delivery_id == delivery_id]
+        assert [(event.attempt, event.outcome, event.status) for event in tries] == [(1, code, None), (2, code, None)]
+        assert tries[0].next_at_ms is not None
+
+
 async def test_410_disables_at_once_and_keeps_the_backlog(store, store_url):
     """Field case 101: 410 disables the endpoint with an event; the backlog is held, nothing more is sent."""
     async with Receiver([answer(410)]) as receiver:
@@ -199,7 +258,7 @@ async def test_what_died_is_revived_with_a_new_budget_and_dies_again_with_both_h
         delivery_ids = await plan(store, [planned(name, number) for number in (1, 2, 3)])
         async with notifier(store_url, delays_s=(0, 0.05), circuit_s=0.01):
             await until(lambda: all_are(store, delivery_ids, "exhausted"))
-            assert (await store.deliveries.redeliver(POOL, delivery_ids[0])).id == delivery_ids[0]
+            assert (await store.deliveries.redeliver(POOL, delivery_ids[0], "w1")).id == delivery_ids[0]
             await until(lambda: has_tried(store, 8))
             assert await store.deliveries.revive(POOL, name) in (2, 3)
             await until(lambda: has_tried(store, 12))
@@ -221,9 +280,11 @@ async def test_what_was_delivered_is_sent_again_under_the_same_message_id(store,
         [delivery_id] = await plan(store, [planned(name_of(endpoint_id), 1)])
         async with notifier(store_url):
             await until(lambda: all_are(store, [delivery_id], "delivered"))
-            again = await store.deliveries.redeliver(POOL, delivery_id)
+            again = await store.deliveries.redeliver(POOL, delivery_id, "w1")
             await receiver.wait_for_requests(2)
             await until(lambda: settled(store))
+            assert await store.deliveries.redeliver(POOL, delivery_id, "w1") == again, "its reply was lost"
+            assert await store.client.exists(keys.due(POOL)) == 0
     first, second = receiver.requests
     assert (again.word, again.id) == (Word.APPLIED, f"{delivery_id.removesuffix('_0')}_1")
     assert (first.headers["webhook-id"], first.body) == (second.headers["webhook-id"], second.body)
@@ -342,9 +403,35 @@ async def test_a_claim_is_held_while_its_attempt_lasts(store, store_url):
     assert len(receiver.requests) == len(await attempts(store)) == 1
 
 
-async def passed(store: Store, at_ms: float) -> bool:
+async def test_what_has_just_begun_is_claimed_for_little_and_what_lasts_is_held_for_longer(store, store_url):
+    """So a killed process takes the places of an endpoint that answers at once from the others for about a second."""
+    released = asyncio.Event()
+    async with Receiver([after(released, answer(200))]) as receiver:
+        endpoint_id = await make_endpoint(store, receiver.url())
+        due = keys.due_of(POOL, name_of(endpoint_id))
+        [delivery_id] = await plan(store, [planned(name_of(endpoint_id), 1)])
+        ends_ms: list[float] = []
+        async with notifier(store_url, claim_ms=CLAIM_MS):
+            await receiver.wait_for_requests(1)
+
+            async def is_held() -> bool:
+                ends_ms.append(await store.client.zscore(due, delivery_id))
+                return ends_ms[-1] >= now_ms + HOLD_MS
+
+            now_ms = await now_of(store)
+            await until(is_held)
+            released.set()
+            await until(lambda: settled(store))
+    assert ends_ms[0] <= now_ms + CLAIM_MS
+
+
+async def now_of(store: Store) -> float:
     seconds, micros = await store.client.time()
-    return seconds * 1000 + micros / 1000 >= at_ms
+    return seconds * 1000 + micros / 1000
+
+
+async def passed(store: Store, at_ms: float) -> bool:
+    return await now_of(store) >= at_ms
 
 
 async def test_a_success_in_another_pool_keeps_an_endpoint_from_being_disabled(store, store_url):

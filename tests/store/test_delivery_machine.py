@@ -154,7 +154,10 @@ class Machine(RuleBasedStateMachine):
         if not rows:
             return
         row = rows[pick % len(rows)]
-        answer = self.call("redeliver", row.id)
+        self.number += 1
+        answer = self.call("redeliver", row.id, f"w{self.number}")
+        if answer.word is Word.APPLIED:
+            assert self.call("redeliver", row.id, f"w{self.number}") == answer, "its reply was lost"
         if row.state == "blocked":
             assert answer.word is Word.REFUSED
         elif row.dead_at is not None:

@@ -114,7 +114,8 @@ class AdminWebhookHandlers(ConfiguredHandlers):
         meta = self._context.pool_of(delivery_id)
         if meta is None:
             raise Problem("delivery_not_found")
-        check_redelivered(await self._context.within(self._context.store.deliveries.redeliver(meta.name, delivery_id)))
+        sending = self._context.store.deliveries.redeliver(meta.name, delivery_id, self._mint.token())
+        check_redelivered(await self._context.within(sending))
 
     async def _note(self, asked: DeliveriesRedeliver, wanted: DeliveryFilter, caller: Caller) -> None:
         event = ev.RedeliveryRequested(

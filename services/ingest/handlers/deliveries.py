@@ -79,9 +79,9 @@ class DeliveryHandlers(ConfiguredHandlers):
         event = ev.RedeliveryRequested(
             tenant_id=caller.tenant_id, how="redeliver", delivery_id=found.id, by=caller.key_id
         )
-        store = self._context.store
-        await self._context.within(store.note(found.meta.name, found.id, event, self._mint.token()))
-        made = await self._context.within(store.deliveries.redeliver(found.meta.name, found.id))
+        store, write_id = self._context.store, self._mint.token()
+        await self._context.within(store.note(found.meta.name, found.id, event, write_id))
+        made = await self._context.within(store.deliveries.redeliver(found.meta.name, found.id, write_id))
         again = await self._reader.need(caller.tenant_id, check_redelivered(made))
         where = {"Location": f"/v1/webhook-deliveries/{again.id}"}
         return json_answer(delivery_view(again.id, again.fields), 202, where)

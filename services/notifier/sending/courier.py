@@ -30,8 +30,8 @@ from services.notifier.sending.rooms import DueEndpoint, share
 
 LOOK = 100  # endpoints looked at together; further ones only when these get no place
 LOOK_FURTHER = 10
-# Short, so that the deliveries of a killed process are not long in coming; held again three times before it runs out.
-CLAIM_MS = 3_000
+CLAIM_MS = 1_200  # most attempts end in milliseconds; what a killed process had just begun is not long in coming
+HOLD_MS = 3_000  # of one that lasts: its receiver is at work, and would be asked twice
 SWEEP_EVERY_S = 5.0
 POLL_S = 1.0  # a delivery planned by another process is seen within this,
 AGAIN_S = 0.01  # and sooner while there is something to do: doubled with each look that found nothing
@@ -50,11 +50,12 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """An attempt of this process."""
+    """An attempt of this process, begun at `since_ms` of its own time."""
 
     pool: str
     claimed: Claimed
     tenant_id: str
+    since_ms: int
 
 
 class Courier:
@@ -96,7 +97,7 @@ class Courier:
         wake = asyncio.Event()
         self._wakes.append(wake)
         duties = [
-            asyncio.create_task(self._repeat(self._hold, self._claim_ms / 3000, pool, stop)),
+            asyncio.create_task(self._repeat(self._hold, self._claim_ms / 4000, pool, stop)),
             asyncio.create_task(self._repeat(self._sweep, SWEEP_EVERY_S, pool, stop)),
         ]
         try:
@@ -146,7 +147,7 @@ class Courier:
     async def finish(self) -> None:
         """Let attempts under way end within a grace, then hand back all that is still claimed."""
         with suppress(StoreUnavailable):
-            await self._extend(self._attempts.values(), self._claim_ms)
+            await self._extend(self._attempts.values(), round((GRACE_S + HAND_BACK_S) * 1000))
         if self._attempts:
             await asyncio.wait(self._attempts, timeout=GRACE_S)
         self._stop.set()
@@ -200,7 +201,7 @@ class Courier:
         self._clock.observe(now_ms)
         for claimed in claims:
             task = asyncio.create_task(self._delivering.deliver(pool, claimed))
-            self._attempts[task] = UnderWay(pool, claimed, claimed.fields.get("tenant", ""))
+            self._attempts[task] = UnderWay(pool, claimed, claimed.fields.get("tenant", ""), self._clock.mono_ms())
             task.add_done_callback(self._ended)
         return len(claims)
 
@@ -219,8 +220,10 @@ class Courier:
                     await stop.wait()
 
     async def _hold(self, pool: str) -> None:
-        """Keep the claims of what is under way: it may last longer than a claim."""
-        await self._extend([attempt for attempt in self._attempts.values() if attempt.pool == pool], self._claim_ms)
+        """Keep the claims of what has been under way for a while: it may last longer than a claim."""
+        begun_ms = self._clock.mono_ms() - self._claim_ms // 4
+        lasting = [each for each in self._attempts.values() if each.pool == pool and each.since_ms <= begun_ms]
+        await self._extend(lasting, max(HOLD_MS, self._claim_ms))
 
     async def _sweep(self, pool: str) -> None:
         while await self._store.deliveries.forget(pool) == SWEEP_MOST:
