@@ -441,7 +441,7 @@ async def test_a_success_in_another_pool_keeps_an_endpoint_from_being_disabled(s
         endpoint_id = await make_endpoint(store, receiver.url())
         name = name_of(endpoint_id)
         await plan(store, [planned(name, 1)])
-        async with notifier(store_url, delays_s=(0, *[0.1] * 30), circuit_s=0.05, disable_after_s=0.6):
+        async with notifier(store_url, delays_s=(0, *[0.1] * 11), circuit_s=0.05, disable_after_s=0.6):
             await until(lambda: has_tried(store, 2))
             success = Attempted(succeeded=True, outcome="2xx", took_ms=1)
             elsewhere = planned(name, 2)

@@ -276,7 +276,7 @@ async def test_a_path_of_its_own_for_each_job_does_not_raise_the_limit(store, st
     async with Receiver([silent]) as slow:
         for number in range(12):
             await admit(store, slow.url(f"/{number}"), events=["job.created"])
-        async with notifier(store_url, delays_s=(0,), timeout_s=0.5):
+        async with notifier(store_url, delays_s=(0,), timeout_s=0.5, circuit_s=0.05):
             await slow.wait_for_requests(12)
     assert slow.busiest == 5
 
