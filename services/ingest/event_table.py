@@ -1,5 +1,6 @@
 """The rows of the route table about the event log."""
 
+from services.ingest.handlers.event_export import ExportHandler
 from services.ingest.handlers.events import EventHandlers
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
@@ -25,11 +26,20 @@ _PAGED = (
 _WRONG = ("bad_cursor", "bad_parameter", "cursor_expired")
 
 
-def event_routes(events: EventHandlers) -> tuple[Route, ...]:
+def event_routes(events: EventHandlers, export: ExportHandler) -> tuple[Route, ...]:
     """Return the routes that read events."""
     return (
         Route("GET", "/v1/events", events.list_events, "List events of all my jobs.", "events:read",
               reply=schemas.EventPage, problems=_WRONG, parameters=(*EVENT_FILTERS, *_PAGED)),
+        Route("GET", "/v1/events/export", export.export_events, "Take events home, one JSON object a line.",
+              "events:read", media_type="application/x-ndjson", problems=_WRONG,
+              replies=((200, "Events, oldest first; the last line is `export.end` with count, sha256, nextCursor."),),
+              parameters=(
+                  *(each for each in EVENT_FILTERS if each.name != "after"),
+                  Parameter("after", "Go on behind these positions, one for each pool, with commas between."),
+                  Parameter("cursor", "`nextCursor` of an export with the same filters: go on behind it."),
+                  Parameter("Accept-Encoding", "`gzip` compresses it.", "header"),
+              )),
         Route("GET", "/v1/events/{id}", events.get_event, "Show one event.", "events:read",
               reply=schemas.EventRecord, problems=("event_not_found", "bad_parameter")),
         Route("GET", "/admin/v1/events", events.admin_list_events, "List events of all tenants, workers and pools.",

@@ -41,6 +41,7 @@ from services.ingest.handlers.deliveries import DeliveryHandlers
 from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
 from services.ingest.handlers.endpoint_sending import EndpointSendingHandlers
 from services.ingest.handlers.endpoints import EndpointHandlers
+from services.ingest.handlers.event_export import ExportHandler
 from services.ingest.handlers.events import EventHandlers
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
@@ -201,7 +202,7 @@ class IngestService:
             *endpoint_sending_routes(EndpointSendingHandlers(context)),
             *delivery_routes(DeliveryHandlers(context)),
             *admin_webhook_routes(AdminWebhookHandlers(context)),
-            *event_routes(EventHandlers(self.events)),
+            *event_routes(EventHandlers(self.events), ExportHandler(self.events)),
             *info_routes(info, LimitsHandler(context)),
         )
         info.publish(openapi(routes, _version()))

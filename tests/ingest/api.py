@@ -137,7 +137,7 @@ class Api:
             sent["Content-Type"] = "application/json"
         async with self.session.request(method, self.url + path, headers=sent | (headers or {}), **more) as response:
             raw = await response.read()
-            is_json = response.content_type.endswith("json")
+            is_json = response.content_type.endswith(("/json", "+json"))
             body = orjson.loads(raw) if raw and is_json else raw
             answer = Answer(response.status, {k.lower(): v for k, v in response.headers.items()}, body, raw)
         self._hold(method, path, answer, response.content_type)

@@ -1,6 +1,7 @@
 """Puts a question about events to the pools that may have an answer, and finds single events."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 
 import orjson
 
@@ -8,6 +9,7 @@ from contracts.archive import Archive
 from contracts.archive.backward import digest_of
 from contracts.envelope import JsonObject
 from contracts.ids import BadId, event_named
+from contracts.positions import Position
 from contracts.wire import Entry
 from services.ingest.context import Context
 from services.ingest.cursor import BadCursor, seal, unseal
@@ -32,14 +34,36 @@ class EventReader:
     def scan(self, query: EventQuery, cursor: str | None, *, newest_first: bool = False) -> Scan:
         """Begin where the cursor says, or the question. Raises Problem, StoreUnavailable."""
         places = None if cursor is None else self._unseal(query, cursor, newest_first)
+        return self._scan(query, places, newest_first=newest_first)
+
+    async def scan_to_end(self, query: EventQuery, cursor: str | None, after: Sequence[Position] = ()) -> Scan:
+        """Begin where the cursor says, or behind `after` in their pools, and end where the logs end now."""
+        places: Mapping[str, str | None] | None = None if cursor is None else self._unseal(query, cursor, False)
+        if after:
+            known = self._codes()
+            if any(each.pool_code not in known for each in after):
+                raise Problem("bad_parameter", "There is no pool with such positions")
+            places = dict.fromkeys(known, query.start()) | {each.pool_code: each.entry for each in after}
+        until = {name: await self._context.store.end_of_log(name) for name in self._context.pools}
+        return self._scan(query, places, until=until)
+
+    def _scan(
+        self,
+        query: EventQuery,
+        places: Mapping[str, str | None] | None,
+        *,
+        newest_first: bool = False,
+        until: Mapping[str, str] | None = None,
+    ) -> Scan:
         pools = []
         for name in self._context.pools:
             ground = self.ground(name)
             if query.pool_code not in (None, ground.place.code):
                 continue
             place = _begin(query, newest_first) if places is None else places.get(ground.place.code)
-            is_explicit = places is not None or query.after is not None
-            pools.append(PoolScan(ground, query, place, is_explicit=is_explicit, newest_first=newest_first))
+            is_explicit = place != query.start() or query.after is not None
+            end = None if until is None else until[name]
+            pools.append(PoolScan(ground, query, place, is_explicit=is_explicit, newest_first=newest_first, until=end))
         if not pools and query.pool_code is not None and query.job_id is None:
             raise Problem("bad_parameter", "There is no pool with such positions")
         return Scan(pools, newest_first=newest_first)

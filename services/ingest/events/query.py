@@ -18,6 +18,7 @@ FILTERS = frozenset({"jobId", "userId", "type", "after", "before", "from", "to"}
 OPERATOR_FILTERS = FILTERS | {"tenantId", "workerId"}
 MAX_TEXT = 256
 MAX_TYPES = 50
+MAX_PLACES = 64
 CLOCK_SLACK_MS = 600_000  # an id carries the clock of an ingest host, a position that of the store
 
 Key = tuple[int, int]
@@ -107,6 +108,18 @@ def read_position(query: Mapping[str, str], name: str) -> Position | None:
         return None if text is None else parse_position(text)
     except BadPosition:
         raise Problem("bad_parameter", f"{name} is a position, as events carry it") from None
+
+
+def read_places(text: str | None) -> tuple[Position, ...]:
+    """Return one position for each of some pools. Raises Problem `bad_parameter`."""
+    if text is None:
+        return ()
+    parts = text.split(",")
+    places = [read_position({"after": part}, "after") for part in parts[:MAX_PLACES]]
+    found = tuple(place for place in places if place is not None)
+    if len(parts) > MAX_PLACES or len({place.pool_code for place in found}) < len(found):
+        raise Problem("bad_parameter", "after names each pool once")
+    return found
 
 
 def read_instant_ms(query: Mapping[str, str], name: str) -> int | None:

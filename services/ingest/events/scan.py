@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from contracts.archive import Archive, Gone
 from contracts.archive.backward import older, segment_of
 from contracts.envelope import JsonObject, Origin
-from contracts.positions import Position, before, entry_key
+from contracts.positions import Position, before, entry_key, next_key
 from contracts.store import Store
 from contracts.store.records import Record
 from contracts.wire import Entry
@@ -39,11 +39,19 @@ class PoolScan:
     """One pool: `place` is behind what was given, None before anything was, backwards. Raises Problem, Unavailable."""
 
     def __init__(
-        self, ground: Ground, query: EventQuery, place: str | None, *, is_explicit: bool, newest_first: bool
+        self,
+        ground: Ground,
+        query: EventQuery,
+        place: str | None,
+        *,
+        is_explicit: bool,
+        newest_first: bool = False,
+        until: str | None = None,
     ) -> None:
         self.ground, self.place = ground, place
         self._query, self._is_explicit, self._newest_first = query, is_explicit, newest_first
-        self._end, self._start = query.end(), entry_key(query.start())
+        ends = [key for key in (query.end(), None if until is None else next_key(until)) if key is not None]
+        self._end, self._start = min(ends, default=None), entry_key(query.start())
         self._seen = place  # behind what was looked at
         self._ahead: deque[Record] = deque()
         self._fitting: deque[Entry] = deque()
@@ -73,7 +81,8 @@ class PoolScan:
         inside = [record for record in records if self._is_inside(record)]
         self.is_over = len(inside) < len(records)
         self.scanned += len(records)
-        self._seen = records[-1].position
+        if inside:  # not behind the end: who goes on there later must not miss what came meanwhile
+            self._seen = inside[-1].position
         await self._sift([entry for record in inside if isinstance(entry := record.entry(), Entry)])
         if not self._fitting:
             self.place = self._seen

@@ -1,0 +1,139 @@
+"""Taking the log home: whole, in one piece or several, and nobody else's."""
+
+import gzip
+import hashlib
+import tracemalloc
+from typing import Any
+
+import orjson
+import pytest
+
+from services.ingest.events import scan
+from services.ingest.events.query import EventQuery
+from tests.archive.rig import Log
+from tests.ingest.api import Api
+from tests.ingest.test_events import log, pages, run_job, seal_and_trim
+from tests.store.play import Play
+
+__all__ = ["log"]
+
+
+async def export(api: Api, query: str = "", **more: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the events of an export and its last line, which must be true of them."""
+    answer = await api.get(f"/v1/events/export{query}", **more)
+    assert answer.status == 200, answer.body
+    lines = answer.raw.splitlines(keepends=True)
+    end = orjson.loads(lines[-1])
+    assert end["type"] == "export.end"
+    assert end["count"] == len(lines) - 1
+    assert end["sha256"] == hashlib.sha256(b"".join(lines[:-1])).hexdigest()
+    return [orjson.loads(line) for line in lines[:-1]], end
+
+
+async def test_an_export_is_what_the_list_shows_over_archive_and_log(
+    api: Api, play: Play, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Field case 79: none is missing and none is there twice where archive and log meet."""
+    monkeypatch.setattr(scan, "STEP", 3)
+    for _ in range(4):
+        await run_job(api, play)
+    listed = await pages(api, "/v1/events", limit=500)
+    await seal_and_trim(log, 8)
+
+    exported, _ = await export(api)
+    failures, _ = await export(api, "?type=job.completed")
+
+    assert exported == listed
+    assert failures == [each for each in listed if each["type"] == "job.completed"]
+
+
+async def test_an_export_goes_on_behind_its_end_and_behind_any_line(api: Api, play: Play) -> None:
+    """Field case 80: what was cut off is taken up again without a hole."""
+    await run_job(api, play)
+    first, end = await export(api)
+    await run_job(api, play)
+    whole, _ = await export(api)
+
+    rest, again = await export(api, f"?cursor={end['nextCursor']}")
+    behind, _ = await export(api, f"?after={first[1]['position']}")
+
+    assert [*first, *rest] == whole
+    assert behind == whole[2:]
+    assert await export(api, f"?cursor={again['nextCursor']}") == ([], again | {"count": 0, "sha256": _NOTHING})
+
+
+_NOTHING = hashlib.sha256().hexdigest()
+
+
+async def test_an_export_ends_where_the_log_ended_when_it_began_and_goes_on_there(api: Api, play: Play) -> None:
+    """A log that grows faster than it is read would never end; what came meanwhile is behind the cursor."""
+    await run_job(api, play)
+    query = EventQuery("t_a")
+    one = await api.service.events.scan_to_end(query, None)
+    late = await run_job(api, play)
+
+    first = await one.step(100)
+    rest, _ = await export(api, f"?cursor={api.service.events.cursor(query, one)}")
+
+    assert one.is_over
+    assert {each["subject"] for each in rest} == {late}
+    assert [*first, *rest] == (await export(api))[0]
+
+
+async def test_an_export_in_several_pools_goes_on_in_each_of_them(api: Api, play: Play) -> None:
+    await run_job(api, play)
+    large = await api.job(pool="large")
+    whole, _ = await export(api)
+    ends = {each["position"][:2]: each["position"] for each in whole[:3]}
+
+    behind, _ = await export(api, "?after=" + ",".join(ends.values()))
+
+    assert behind == whole[3:]
+    assert large in {each["subject"] for each in whole}
+
+
+async def test_an_export_holds_nothing_of_others(api: Api, play: Play) -> None:
+    await run_job(api, play)
+    stranger = await api.tenant("t_b")
+    theirs = (await api.submit(stranger)).body["id"]
+
+    exported, end = await export(api, key=stranger)
+
+    assert {each["subject"] for each in exported} == {theirs}
+    stolen = await api.get(f"/v1/events/export?cursor={end['nextCursor']}")
+    assert (stolen.status, stolen.code) == (400, "bad_cursor")
+    for query in ("after=1-0", "after=aa.1.1-0,aa.1.2-0", "after=zz.1.1-0", "limit=3"):
+        assert (await api.get(f"/v1/events/export?{query}")).code == "bad_parameter"
+
+
+async def test_an_export_is_compressed_for_who_takes_it(api: Api, play: Play) -> None:
+    await run_job(api, play)
+    headers = {"Authorization": f"Bearer {api.key}", "Accept-Encoding": "gzip"}
+
+    async with api.session.get(api.url + "/v1/events/export", headers=headers, auto_decompress=False) as response:
+        assert response.headers["Content-Encoding"] == "gzip"
+        packed = await response.read()
+
+    assert gzip.decompress(packed) == (await api.get("/v1/events/export", headers={"Accept-Encoding": ""})).raw
+
+
+async def test_the_memory_of_an_export_does_not_grow_with_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it is, a few hundred events are in memory at a time."""
+    monkeypatch.setattr(scan, "STEP", 20)
+    monkeypatch.setattr("services.ingest.handlers.event_export.AT_ONCE", 20)
+    for number in range(150):
+        await api.job(metadata={"n": str(number)})
+
+    await export(api)
+    peaks = []
+    for limit in ("&to=2020-01-01T00:00:00Z", ""):
+        tracemalloc.start()
+        async with api.session.get(
+            api.url + f"/v1/events/export?type=job.*{limit}", headers={"Authorization": f"Bearer {api.key}"}
+        ) as response:
+            async for _ in response.content.iter_chunked(1 << 14):
+                pass
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+    assert peaks[1] < peaks[0] + 1_000_000
