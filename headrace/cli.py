@@ -14,6 +14,7 @@ COMMANDS = {
     "worker": "headrace.workers:app",
     "model": "headrace.models:app",
     "policy": "headrace.policy:app",
+    "events": "headrace.events.group:app",
     "webhook": "headrace.webhooks.group:app",
     "vram": "headrace.vram.command:app",
     "up": "headrace.up:up",

@@ -3,16 +3,21 @@
 import gzip
 import hashlib
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from contracts.errors import Rejected
+from contracts.store import keys
+from contracts.store.imports import import_log
+from headrace.events.export_file import check, records
 from services.ingest.events import scan
 from services.ingest.events.query import EventQuery
 from tests.archive.rig import Log
 from tests.ingest.api import Api
-from tests.ingest.test_events import log, pages, run_job, seal_and_trim
+from tests.ingest.test_events import another, log, pages, run_job, seal_and_trim
 from tests.store.play import Play
 
 __all__ = ["log"]
@@ -137,3 +142,25 @@ async def test_the_memory_of_an_export_does_not_grow_with_it(api: Api, monkeypat
         tracemalloc.stop()
 
     assert peaks[1] < peaks[0] + 1_000_000
+
+
+async def test_an_import_shows_what_was_exported_and_tells_nobody(api: Api, play: Play, tmp_path: Path) -> None:
+    """Into a log that has none: the same events at the same positions, and no group finds work in it."""
+    await run_job(api, play)
+    await run_job(api, play)
+    exported, _ = await export(api)
+    file = tmp_path / "log.ndjson"
+    file.write_bytes((await api.get("/v1/events/export")).raw)
+    with pytest.raises(Rejected):
+        await import_log(api.store, "default", records(file, "aa"))
+    jobs = {each["subject"] for each in exported}
+    await api.store.client.delete(keys.log("default"), *(keys.job("default", job_id) for job_id in jobs))
+
+    checked = check(file)
+    count = await import_log(api.store, "default", records(file, "aa"))
+
+    assert (checked.codes, checked.jobs, count) == (("aa",), 2, len(exported))
+    async with another(api) as fresh:
+        assert await pages(fresh, "/v1/events", limit=500) == exported
+    for group in keys.LOG_GROUPS:
+        assert await api.store.group("default", group, "n").read(10, None) == []

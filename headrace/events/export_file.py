@@ -1,0 +1,88 @@
+"""A file of exported events: whether it is whole, and the entries it was made of."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from contracts.envelope import entry_of
+from contracts.errors import Corrupt
+from contracts.positions import Position, entry_key
+from contracts.wire import Entry
+
+END = "export.end"
+
+
+class BadExport(ValueError):
+    """The file is not a whole export; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a whole export holds."""
+
+    codes: tuple[str, ...]
+    jobs: int
+
+
+def check(path: Path) -> Checked:
+    """Read the file once: sum, positions, and that no job has a hole. Raises BadExport."""
+    digest, count, end = hashlib.sha256(), 0, None
+    last: dict[str, tuple[int, int]] = {}
+    sequences: dict[str, int] = {}
+    for number, line, told in _lines(path):
+        if end is not None:
+            raise BadExport(f"line {number} follows the end")
+        if told.get("type") == END:
+            end = told
+            continue
+        position, entry = _entry(told, number)
+        key = entry_key(position.entry)
+        if key <= last.get(position.pool_code, (-1, 0)):
+            raise BadExport(f"line {number}: {position} is not behind the one before it")
+        if entry.sequence != sequences.get(entry.subject, 0) + 1:
+            raise BadExport(f"line {number}: event {entry.sequence} of {entry.subject} has none before it")
+        last[position.pool_code], sequences[entry.subject] = key, entry.sequence
+        digest.update(line)
+        count += 1
+    if end is None:
+        raise BadExport("its last line, export.end, is missing")
+    if (end.get("count"), end.get("sha256")) != (count, digest.hexdigest()):
+        raise BadExport("count or sha256 of its last line are those of other lines")
+    return Checked(tuple(sorted(last)), len(sequences))
+
+
+def records(path: Path, code: str) -> Iterator[tuple[Position, Entry]]:
+    """Yield the entries of a pool, each with the position of its job's event before it."""
+    previous: dict[str, str] = {}
+    for number, _, told in _lines(path):
+        if told.get("type") == END:
+            return
+        position, entry = _entry(told, number)
+        if position.pool_code == code:
+            yield position, entry._replace(previous=previous.get(entry.subject, ""))
+            previous[entry.subject] = entry.position
+
+
+def _entry(told: dict[str, Any], number: int) -> tuple[Position, Entry]:
+    try:
+        return entry_of(told, hooked=False)  # nobody is to be told of it again
+    except Corrupt as fault:
+        raise BadExport(f"line {number}: {fault.reason}") from None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+    try:
+        with path.expanduser().open("rb") as file:
+            for number, line in enumerate(file, 1):
+                told = orjson.loads(line)
+                if not isinstance(told, dict):
+                    raise BadExport(f"line {number} is no event")
+                yield number, line, told
+    except OSError as fault:
+        raise BadExport(f"it cannot be read: {fault.strerror}") from None
+    except orjson.JSONDecodeError:
+        raise BadExport("it holds a line that is not JSON") from None

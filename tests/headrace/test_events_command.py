@@ -1,0 +1,53 @@
+"""`headrace events`: list, get, export, import."""
+
+import json
+from pathlib import Path
+
+from tests.headrace.up_process import Up
+from tests.headrace.warm import Done, headrace
+
+
+def submit(up: Up) -> str:
+    done = headrace(up, "jobs", "submit", "an onion", "--model", "echo", "--watch", "-o", "ndjson")
+    assert done.exit_code == 0, done.err
+    return str(done.lines[-1]["id"])
+
+
+def events(up: Up, *words: str) -> Done:
+    return headrace(up, "events", *words)
+
+
+def test_an_export_is_whole_and_goes_into_an_empty_instance_only(up: Up, tmp_path: Path) -> None:
+    """Field case 80: what was taken home can be looked at elsewhere, and one that is not whole is refused."""
+    job_id = submit(up)
+    file = tmp_path / "log.ndjson"
+
+    listed = events(up, "list", "--job", job_id, "-o", "json").json["data"]
+    got = events(up, "get", listed[0]["id"], "-o", "json").json
+    done = events(up, "export", str(file))
+
+    assert got == listed[0] | {"hash": got["hash"]}
+    assert done.exit_code == 0, done.err
+    exported = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [each for each in exported if each.get("subject") == job_id] == listed
+    assert exported[-1]["count"] == len(exported) - 1
+
+    home = tmp_path / "other"
+    settings = {"HEADRACE_DATA_DIR": str(home)}
+    home.mkdir()
+    for bad in (_without(file, 0), _without(file, -1), _without(file, 2)):
+        refused = headrace(up, "events", "import", str(bad), folder=tmp_path, **settings)
+        assert refused.exit_code == 1, refused.err
+    imported = headrace(up, "events", "import", str(file), folder=tmp_path, **settings)
+    assert imported.exit_code == 0, imported.err
+    again = headrace(up, "events", "import", str(file), folder=tmp_path, **settings)
+    assert again.exit_code == 1
+    assert "has a log already" in again.err
+
+
+def _without(file: Path, number: int) -> Path:
+    lines = file.read_bytes().splitlines(keepends=True)
+    del lines[number]
+    bad = file.with_name(f"bad{number}.ndjson")
+    bad.write_bytes(b"".join(lines))
+    return bad
