@@ -2,6 +2,7 @@
 
 from services.ingest.handlers.event_export import ExportHandler
 from services.ingest.handlers.events import EventHandlers
+from services.ingest.handlers.state import StateHandler
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
 
@@ -26,7 +27,7 @@ _PAGED = (
 _WRONG = ("bad_cursor", "bad_parameter", "cursor_expired")
 
 
-def event_routes(events: EventHandlers, export: ExportHandler) -> tuple[Route, ...]:
+def event_routes(events: EventHandlers, export: ExportHandler, state: StateHandler) -> tuple[Route, ...]:
     """Return the routes that read events."""
     return (
         Route("GET", "/v1/events", events.list_events, "List events of all my jobs.", "events:read",
@@ -42,6 +43,12 @@ def event_routes(events: EventHandlers, export: ExportHandler) -> tuple[Route, .
               )),
         Route("GET", "/v1/events/{id}", events.get_event, "Show one event.", "events:read",
               reply=schemas.EventRecord, problems=("event_not_found", "bad_parameter")),
+        Route("GET", "/v1/state", state.state, "Show how my jobs stood at an instant.", "events:read",
+              reply=schemas.StateThen, problems=("bad_parameter", "pool_not_found", "cursor_expired"),
+              parameters=(
+                  Parameter("at", "A time or a position, which is included; now without it."),
+                  Parameter("scope", "`tenant` (the default) or `pool:<name>`."),
+              )),
         Route("GET", "/admin/v1/events", events.admin_list_events, "List events of all tenants, workers and pools.",
               "admin", reply=schemas.EventPage, problems=_WRONG, parameters=(*EVENT_FILTERS, *_OF_OPERATORS, *_PAGED)),
     )  # fmt: skip

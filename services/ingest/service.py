@@ -52,6 +52,7 @@ from services.ingest.handlers.logs import LogHandler
 from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.read import JobReader
+from services.ingest.handlers.state import StateHandler
 from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.uploads import UploadHandlers
@@ -202,7 +203,7 @@ class IngestService:
             *endpoint_sending_routes(EndpointSendingHandlers(context)),
             *delivery_routes(DeliveryHandlers(context)),
             *admin_webhook_routes(AdminWebhookHandlers(context)),
-            *event_routes(EventHandlers(self.events), ExportHandler(self.events)),
+            *event_routes(EventHandlers(self.events), ExportHandler(self.events), StateHandler(context, self.events)),
             *info_routes(info, LimitsHandler(context)),
         )
         info.publish(openapi(routes, _version()))

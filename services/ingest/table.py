@@ -89,7 +89,11 @@ def job_routes(lists: JobListHandler, jobs: JobHandlers, logs: LogHandler) -> tu
             "GET", _JOB, jobs.get, "Show a job, now or after one of its events.", "jobs:read",
             reply=schemas.Job, problems=(*_ONE_JOB, "data_erased"),
             replies=((200, "The job."), (304, "It has not changed.")),
-            parameters=(Parameter("sequence", "Show it as it was after this event.", kind="integer"), _IF_NONE_MATCH),
+            parameters=(
+                Parameter("sequence", "Show it as it was after this event.", kind="integer"),
+                Parameter("at", "Show it as it was at this time or position, which is included."),
+                _IF_NONE_MATCH,
+            ),
         ),
         Route(
             "GET", _JOB + "/events", jobs.events, "List a job's events in order.", "events:read",

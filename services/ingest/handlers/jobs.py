@@ -15,6 +15,7 @@ from services.ingest.edge.conditional import etag, is_unchanged
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer, page_answer, read_limit, read_whole
 from services.ingest.handlers.read import JobReader, Shown
+from services.ingest.handlers.state import read_at
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.jobs import artifact_view
@@ -32,11 +33,18 @@ class JobHandlers:
         self._reader = reader
 
     async def get(self, request: web.Request, caller: Caller) -> web.Response:
-        """Show the job as it is, or as it was after event `?sequence=`; 304 while it has not changed."""
-        check_query(request, frozenset({"sequence"}))
+        """Show the job as it is, or as it was after event `?sequence=` or `?at=` an instant; 304 if unchanged."""
+        check_query(request, frozenset({"sequence", "at"}))
         shown = await self._reader.need(caller, request.match_info["id"])
         sequence = read_whole(request, "sequence", 1, 10**9)
-        if sequence is None:
+        if "at" in request.query:
+            if sequence is not None:
+                raise Problem("bad_parameter", "sequence and at exclude each other")
+            at = read_at(request)
+            if at.pool_code not in (None, shown.meta.code):
+                raise Problem("bad_parameter", "at is a position of another pool")
+            view = self._reader.show(await self._reader.details_then(shown, at.holds, MOST_EVENTS))
+        elif sequence is None:
             current = etag(shown.state.sequence)
             if is_unchanged(request.headers.get("If-None-Match"), current):
                 return web.Response(status=304, headers={"ETag": current})

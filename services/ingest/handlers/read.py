@@ -5,6 +5,7 @@ time tells whether a foreign id exists.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from contracts.errors import HeadraceError
@@ -100,13 +101,22 @@ class JobReader:
         return Details(shown.meta, history.state, read_lines(history.body), ending_of(history.entries))
 
     async def details_at(self, shown: Shown, sequence: int, most_events: int) -> Details:
-        """Read the job as it was after event `sequence`."""
+        """Read the job as it was after event `sequence`. Raises Problem `data_erased`."""
+        return _folded(shown, await self._whole(shown, most_events), sequence)
+
+    async def details_then(self, shown: Shown, is_there: Callable[[str], bool], most_events: int) -> Details:
+        """Read the job as it was when the log had the positions that `is_there`. Raises Problem."""
+        history = await self._whole(shown, most_events)
+        sequence = sum(is_there(entry.position) for entry in history.entries)
+        if not sequence:
+            raise Problem("job_not_found", "There was no such job at this instant")
+        return _folded(shown, history, sequence)
+
+    async def _whole(self, shown: Shown, most_events: int) -> History:
         history = await self.history(shown, most_events)
         if not history.complete:
             raise Problem("data_erased", "The first events of this job are no longer in the log")
-        entries = history.entries[:sequence]
-        state = fold(shown.state.id, entries)
-        return Details(shown.meta, state, read_lines(history.body, sequence), ending_of(entries[-SHOWN_EVENTS:]))
+        return history
 
     async def subscribed(self, shown: Shown) -> frozenset[str]:
         """Return the events that the job's own webhook subscribes to."""
@@ -129,6 +139,12 @@ class JobReader:
             await self._context.within(self._context.store.claims.done(caller.tenant_id, key_hash, job_id, status))
         except HeadraceError:
             return  # the claim keeps an older status, which was true when it was seen
+
+
+def _folded(shown: Shown, history: History, sequence: int) -> Details:
+    entries = history.entries[:sequence]
+    state = fold(shown.state.id, entries)
+    return Details(shown.meta, state, read_lines(history.body, sequence), ending_of(entries[-SHOWN_EVENTS:]))
 
 
 def job_not_found() -> Problem:

@@ -319,3 +319,21 @@ class StreamToken(Shape):
 
     token: str
     expires_at: str
+
+
+class Ran(Shape):
+    """A job that ran at the instant."""
+
+    job_id: str
+    pool: str
+    worker_id: str
+    started_at: str
+
+
+class StateThen(Shape):
+    """How a tenant's jobs stood. `positions`: the newest event of each pool that it is the fold of; null: none."""
+
+    object: Literal["state"]
+    positions: dict[str, str | None]
+    counts: dict[JobStatus, int]
+    running: list[Ran]
