@@ -10,6 +10,7 @@ import orjson
 from pydantic import BaseModel
 
 from contracts import api
+from contracts.event_types import asyncapi
 from contracts.events import CATALOGUE
 from contracts.job import TRANSITIONS
 
@@ -19,17 +20,16 @@ README = FOLDER / "README.md"
 
 
 def schemas() -> dict[str, bytes]:
-    """Return file name -> JSON Schema of each public model and each event, camelCase, 2020-12."""
+    """Return file name -> JSON Schema of each public model and each event, camelCase, 2020-12; and AsyncAPI."""
     models: dict[str, type[BaseModel]] = {
         "GenerationJobData": api.GenerationJobData,
         "WebhookPayload": api.WebhookPayload,
         **{f"events/{name}.v{model.VERSION}": model for name, model in CATALOGUE.items()},
     }
     options = orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE
-    return {
-        f"{name}.json": orjson.dumps(model.model_json_schema(by_alias=True), option=options)
-        for name, model in models.items()
-    }
+    documents = {name: model.model_json_schema(by_alias=True) for name, model in models.items()}
+    documents["asyncapi"] = asyncapi("1")
+    return {f"{name}.json": orjson.dumps(document, option=options) for name, document in documents.items()}
 
 
 def state_chart() -> str:

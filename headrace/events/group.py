@@ -8,6 +8,7 @@ COMMANDS = {
     "list": "headrace.events.reading:list_",
     "get": "headrace.events.reading:get",
     "tail": "headrace.events.tailing:tail",
+    "types": "headrace.events.reading:types",
     "export": "headrace.events.exporting:export",
     "import": "headrace.events.importing:import_",
 }

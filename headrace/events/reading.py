@@ -43,3 +43,18 @@ def get(
     """Print one event, with its hash once it is sealed in the archive."""
     path = f"{PATH}/{path_segment(event_id)}"
     show_one(call(lambda client: client.get(path), url, key_file, output).body, output)
+
+
+def types(
+    type_: Annotated[str | None, typer.Argument(metavar="TYPE", help="One of them, with its JSON Schema.")] = None,
+    output: Output = Format.TABLE,
+    url: Url = None,
+    key_file: KeyFile = None,
+) -> None:
+    """Print the types of events and what each says, or one with its schema and an example."""
+    if type_ is None:
+        page = call(lambda client: client.get("/v1/event-types"), url, key_file, output).body
+        show_list(page, ("type", "webhook", "about"), output)
+        return
+    path = f"/v1/event-types/{path_segment(type_, also='.')}"
+    show_one(call(lambda client: client.get(path), url, key_file, output).body, output)

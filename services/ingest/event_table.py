@@ -1,5 +1,6 @@
 """The rows of the route table about the event log."""
 
+from services.ingest.handlers.documents import DocumentHandlers
 from services.ingest.handlers.event_export import ExportHandler
 from services.ingest.handlers.events import EventHandlers
 from services.ingest.handlers.state import StateHandler
@@ -51,4 +52,20 @@ def event_routes(events: EventHandlers, export: ExportHandler, state: StateHandl
               )),
         Route("GET", "/admin/v1/events", events.admin_list_events, "List events of all tenants, workers and pools.",
               "admin", reply=schemas.EventPage, problems=_WRONG, parameters=(*EVENT_FILTERS, *_OF_OPERATORS, *_PAGED)),
+    )  # fmt: skip
+
+
+def document_routes(documents: DocumentHandlers) -> tuple[Route, ...]:
+    """Return the routes of what anybody may read."""
+    unchanged = ((200, "It."), (304, "It has not changed."))
+    return (
+        Route("GET", "/v1/event-types", documents.list_event_types, "List the types of events.",
+              reply=schemas.EventTypePage, problems=("bad_parameter",)),
+        Route("GET", "/v1/event-types/{type}", documents.get_event_type, "Show a type of events.",
+              reply=schemas.EventTypeDetails, problems=("event_type_not_found", "bad_parameter")),
+        Route("GET", "/asyncapi.json", documents.asyncapi_document, "What is streamed, as an AsyncAPI document.",
+              replies=unchanged),
+        Route("GET", "/docs", documents.docs, "This document as a page.", media_type="text/html", replies=unchanged),
+        Route("GET", "/docs/{file}", documents.docs_file, "What the page is made of.", media_type="text/plain",
+              replies=unchanged, problems=("not_found",)),
     )  # fmt: skip

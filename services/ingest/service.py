@@ -28,7 +28,7 @@ from services.ingest.context import Context
 from services.ingest.edge.body import BodyLimits
 from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
-from services.ingest.event_table import event_routes
+from services.ingest.event_table import document_routes, event_routes
 from services.ingest.events.finding import EventReader
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.admin_webhooks import AdminWebhookHandlers
@@ -38,6 +38,7 @@ from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.cancel_many import CancelManyHandler
 from services.ingest.handlers.change import ChangeHandler
 from services.ingest.handlers.deliveries import DeliveryHandlers
+from services.ingest.handlers.documents import DocumentHandlers
 from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
 from services.ingest.handlers.endpoint_sending import EndpointSendingHandlers
 from services.ingest.handlers.endpoints import EndpointHandlers
@@ -204,6 +205,7 @@ class IngestService:
             *delivery_routes(DeliveryHandlers(context)),
             *admin_webhook_routes(AdminWebhookHandlers(context)),
             *event_routes(EventHandlers(self.events), ExportHandler(self.events), StateHandler(context, self.events)),
+            *document_routes(DocumentHandlers(info, _version())),
             *info_routes(info, LimitsHandler(context)),
         )
         info.publish(openapi(routes, _version()))

@@ -40,6 +40,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "not_found": Kind(404, "There is nothing here"),
     "job_not_found": Kind(404, "There is no such job"),
     "event_not_found": Kind(404, "There is no such event"),
+    "event_type_not_found": Kind(404, "There is no such type of events"),
     "artifact_not_found": Kind(404, "There is no such artifact"),
     "upload_not_found": Kind(404, "There is no such upload"),
     "model_not_found": Kind(404, "There is no such model"),

@@ -337,3 +337,26 @@ class StateThen(Shape):
     positions: dict[str, str | None]
     counts: dict[JobStatus, int]
     running: list[Ran]
+
+
+class EventType(Shape):
+    """A type of events. `webhook`: whether webhooks are told of it; null: never."""
+
+    type: str
+    version: int
+    about: str
+    webhook: Literal["default", "optional", "operational"] | None
+
+
+class EventTypePage(Page):
+    """All types."""
+
+    data: list[EventType]
+
+
+class EventTypeDetails(EventType):
+    """A type with the JSON Schema of its `data`, and an event as an example."""
+
+    model_config = ConfigDict(protected_namespaces=())
+    schema_: dict[str, Anything] = Field(alias="schema")
+    example: EventRecord
