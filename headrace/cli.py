@@ -16,6 +16,7 @@ COMMANDS = {
     "policy": "headrace.policy:app",
     "events": "headrace.events.group:app",
     "webhook": "headrace.webhooks.group:app",
+    "audit": "headrace.audit:app",
     "vram": "headrace.vram.command:app",
     "up": "headrace.up:up",
     "demo": "headrace.demo:demo",

@@ -12,6 +12,7 @@ from contracts.events import Event
 from contracts.store import keys, replies
 from contracts.store.archive import ArchiveCalls
 from contracts.store.attempts import Attempts
+from contracts.store.audit import AuditReads
 from contracts.store.backfills import Backfills
 from contracts.store.batcher import Batcher
 from contracts.store.channel import Channel
@@ -75,6 +76,7 @@ class Store:
         self.resources = Resources(self.batcher)
         self.snapshots = Snapshots(self.batcher, self.client)
         self.archive = ArchiveCalls(self.batcher, self.client)
+        self.audit = AuditReads(self.client)
         self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())
 
     def channel(self) -> Channel:

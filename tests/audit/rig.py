@@ -1,0 +1,117 @@
+"""A pool that has lived a while, and hands that change what must not be changed."""
+
+from typing import Any
+
+import orjson
+import zstandard
+
+from contracts import events as ev
+from contracts import ids
+from contracts.archive import Archive
+from contracts.archive.names import SegmentName
+from contracts.archive.segments import lines_of
+from contracts.audit import Verdict, verify
+from contracts.deliveries import Attempted, PlannedDelivery, Settlement
+from contracts.positions import entry_key
+from contracts.store import keys
+from services.archivist.config import ArchivistConfig, Pace
+from tests.archivist.rig import POOL, TENANT, Pool
+
+SIGNS = ArchivistConfig(Pace(0, 7, 0), completed_ms=3_600_000, failed_ms=3_600_000, known_for_s=60, checkpoint_ms=0)
+ENDPOINT = "anon000000000001"
+
+
+class Lived:
+    """`open` and `ended` are jobs; `delivery` was tried twice."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool, self.store, self.client = pool, pool.store, pool.store.client
+        self.open: list[str] = []
+        self.ended: list[str] = []
+        self.delivery = ""
+
+    @classmethod
+    async def live(cls, pool: Pool) -> "Lived":
+        """Make it: three segments or more in the archive, a checkpoint in the log, and entries after it."""
+        self = cls(pool)
+        for number in range(12):
+            job_id = await pool.job(b"x" * (number + 1))
+            (self.ended if number % 2 else self.open).append(job_id)
+        for job_id in self.ended:
+            await pool.cancel(job_id)
+        await self._deliver(self.ended[0])
+        await self.seal()  # signs; the next time the checkpoint is sealed, too
+        await self.seal()
+        self.open.append(await pool.job(b"newest"))
+        await pool.cancel(self.open.pop(0))
+        return self
+
+    async def seal(self) -> None:
+        archivist = self.pool.archivist(config=SIGNS)
+        await archivist.run_once()
+        await archivist._resign()
+
+    async def _deliver(self, job_id: str) -> None:
+        self.delivery = ids.delivery_id(job_id, 2, ENDPOINT, 0)
+        planned = PlannedDelivery(self.delivery, {"body": "{}"}, ENDPOINT, TENANT, job_id, 2)
+        await self.store.deliveries.plan(POOL, "", [planned], [])
+        for attempt in (1, 2):
+            await self.attempt(job_id, attempt, 1_000_000_000_000 if attempt == 1 else None)
+
+    async def attempt(self, job_id: str, attempt: int, next_ms: int | None) -> None:
+        """Settle one attempt."""
+        event = attempted(self.delivery, job_id, attempt, next_ms)
+        made = Attempted(next_ms is None, "http_200", 3)
+        settlement = Settlement(self.delivery, ENDPOINT, attempt, {"state": "delivered"}, made, next_ms, keep_s=60)
+        await self.store.deliveries.settle(POOL, settlement, [event])
+
+    async def verify(self) -> Verdict:
+        """As a new process, which remembers no segment."""
+        return await verify(self.store, Archive(self.store, self.pool.objects), POOL)
+
+    async def entries(self) -> list[tuple[str, dict[bytes, bytes]]]:
+        """The live log."""
+        found: Any = await self.client.xrange(keys.log(POOL))
+        return [(position.decode(), fields) for position, fields in found]
+
+    async def sealed(self) -> list[SegmentName]:
+        return await self.pool.archive.segments(POOL)
+
+    async def unsealed(self) -> list[tuple[str, dict[bytes, bytes]]]:
+        """The entries that are in the log only."""
+        upto = (await self.sealed())[-1].last
+        return [entry for entry in await self.entries() if entry_key(entry[0]) > entry_key(upto)]
+
+    def lines(self, name: SegmentName) -> list[bytes]:
+        found = self.pool.objects.get(name.key(POOL))
+        assert found is not None
+        with found:
+            return lines_of(b"".join(iter(found.read, b"")), "here").splitlines()
+
+    def put(self, name: SegmentName, lines: list[bytes]) -> None:
+        """A foreign hand writes a segment."""
+        packed = zstandard.ZstdCompressor().compress(b"\n".join(lines) + b"\n")
+        self.pool.objects.put_file(name.key(POOL), packed, "application/zstd")
+
+    async def trim_all(self) -> None:
+        """Nothing of what is sealed is in the log any more."""
+        await self.pool.snapshot_here()
+        await self.pool.plan()
+        upto = (await self.sealed())[-1].last
+        await self.client.xtrim(keys.log(POOL), minid=upto, approximate=False)
+        await self.client.hset(keys.meta(POOL), "trimmed", upto)
+
+
+def attempted(delivery_id: str, job_id: str, attempt: int, next_ms: int | None) -> ev.WebhookAttempted:
+    return ev.WebhookAttempted(
+        delivery_id=delivery_id, job_id=job_id, event_type="job.cancelled", attempt=attempt, outcome="http_200",
+        next_at_ms=next_ms,
+    )  # fmt: skip
+
+
+def edited(line: bytes, before: bytes, after: bytes) -> bytes:
+    """Change a line of a segment so that it can still be read."""
+    changed = line.replace(before, after, 1)
+    assert changed != line
+    orjson.loads(changed)
+    return changed
