@@ -1,8 +1,10 @@
 """The rows of the route table about the event log."""
 
+from contracts.replay_api import ReplayCreate
 from services.ingest.handlers.documents import DocumentHandlers
 from services.ingest.handlers.event_export import ExportHandler
 from services.ingest.handlers.events import EventHandlers
+from services.ingest.handlers.replays import ReplayHandlers
 from services.ingest.handlers.state import StateHandler
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
@@ -52,6 +54,25 @@ def event_routes(events: EventHandlers, export: ExportHandler, state: StateHandl
               )),
         Route("GET", "/admin/v1/events", events.admin_list_events, "List events of all tenants, workers and pools.",
               "admin", reply=schemas.EventPage, problems=_WRONG, parameters=(*EVENT_FILTERS, *_OF_OPERATORS, *_PAGED)),
+    )  # fmt: skip
+
+
+def replay_routes(replays: ReplayHandlers) -> tuple[Route, ...]:
+    """Return the routes that show the past as a stream."""
+    one, wrong = "/v1/replays/{id}", ("replay_not_found", "bad_parameter")
+    return (
+        Route("POST", "/v1/replays", replays.create_replay, "Ask for a stretch of the past as a stream.",
+              "events:read", body=ReplayCreate, reply=schemas.Replay, replies=((201, "Where it can be read."),),
+              problems=("bad_parameter",)),
+        Route("GET", one, replays.get_replay, "Show what a replay is of.", "events:read", reply=schemas.Replay,
+              problems=wrong),
+        Route("GET", one + "/stream", replays.replay_stream, "Read a replay, as server-sent events.", "events:read",
+              media_type="text/event-stream", problems=(*wrong, "cursor_expired", "quota_exceeded"),
+              replies=((200, "Events, up to `end`."),),
+              parameters=(
+                  Parameter("after", "Go on behind this id."),
+                  Parameter("Last-Event-ID", "Go on behind this id; counts before `after`.", "header"),
+              )),
     )  # fmt: skip
 
 

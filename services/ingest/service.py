@@ -28,7 +28,7 @@ from services.ingest.context import Context
 from services.ingest.edge.body import BodyLimits
 from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
-from services.ingest.event_table import document_routes, event_routes
+from services.ingest.event_table import document_routes, event_routes, replay_routes
 from services.ingest.events.finding import EventReader
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.admin_webhooks import AdminWebhookHandlers
@@ -53,6 +53,7 @@ from services.ingest.handlers.logs import LogHandler
 from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.read import JobReader
+from services.ingest.handlers.replays import ReplayHandlers
 from services.ingest.handlers.state import StateHandler
 from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
@@ -217,7 +218,11 @@ class IngestService:
         access = StreamAccess(self.context, authenticate)
         sse = StreamHandlers(self.context, reader, self._hub, access.is_still_valid)
         sockets = SocketHandler(self.context, reader, self._hub, access, canceller)
-        return stream_routes(sse, sockets, TokenHandler(self.context, reader), access)
+        replays = ReplayHandlers(self.context, self.events, self._hub, sse)
+        return (
+            *stream_routes(sse, sockets, TokenHandler(self.context, reader), access),
+            *replay_routes(replays),
+        )
 
     async def _open_and_follow(self) -> None:
         await self.context.open(self._stop)

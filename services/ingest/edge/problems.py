@@ -41,6 +41,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "job_not_found": Kind(404, "There is no such job"),
     "event_not_found": Kind(404, "There is no such event"),
     "event_type_not_found": Kind(404, "There is no such type of events"),
+    "replay_not_found": Kind(404, "There is no such replay"),
     "artifact_not_found": Kind(404, "There is no such artifact"),
     "upload_not_found": Kind(404, "There is no such upload"),
     "model_not_found": Kind(404, "There is no such model"),

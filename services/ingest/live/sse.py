@@ -51,7 +51,7 @@ class StreamHandlers:
             stream = JobStream(self._context, self._reader, feed, listener, wanted)
             if not await stream.begin(shown):
                 return web.Response(status=204)  # the one answer after which a browser does not come back
-            return await self._send(request, caller, stream.messages())
+            return await self.send(request, caller, stream.messages())
 
     async def tenant(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         """Follow all jobs of the tenant."""
@@ -60,11 +60,12 @@ class StreamHandlers:
         with self._hub.stream(caller.key_id):
             stream = TenantStream(self._context, self._reader, self._hub, caller, wanted)
             await stream.begin()
-            return await self._send(request, caller, stream.messages())
+            return await self.send(request, caller, stream.messages())
 
-    async def _send(
+    async def send(
         self, request: web.Request, caller: Caller, told: AsyncGenerator[Message, None]
     ) -> web.StreamResponse:  # fmt: skip
+        """Answer with what is told, up to its end."""
         response = web.StreamResponse(headers=_HEADERS)
         stamp(response, request[REQUEST_ID])
         async with aclosing(told):
