@@ -411,18 +411,34 @@ async def test_what_has_just_begun_is_claimed_for_little_and_what_lasts_is_held_
         due = keys.due_of(POOL, name_of(endpoint_id))
         [delivery_id] = await plan(store, [planned(name_of(endpoint_id), 1)])
         ends_ms: list[float] = []
-        async with notifier(store_url, claim_ms=CLAIM_MS):
+        async with notifier(store_url, claim_ms=CLAIM_MS, timeout_s=60):
             await receiver.wait_for_requests(1)
 
             async def is_held() -> bool:
                 ends_ms.append(await store.client.zscore(due, delivery_id))
-                return ends_ms[-1] >= now_ms + HOLD_MS
+                return CLAIM_MS < ends_ms[-1] - await now_of(store) <= HOLD_MS
 
             now_ms = await now_of(store)
             await until(is_held)
             released.set()
             await until(lambda: settled(store))
     assert ends_ms[0] <= now_ms + CLAIM_MS
+
+
+async def test_a_claim_of_what_has_just_begun_is_not_made_longer(store, store_url):
+    """However short an attempt, one in some is under way when claims are held."""
+    released = asyncio.Event()
+    async with Receiver([after(released, answer(200))]) as receiver:
+        endpoint_id = await make_endpoint(store, receiver.url())
+        due = keys.due_of(POOL, name_of(endpoint_id))
+        [delivery_id] = await plan(store, [planned(name_of(endpoint_id), 1)])
+        async with notifier(store_url, claim_ms=240_000, timeout_s=60) as service:
+            await receiver.wait_for_requests(1)
+            ends_ms = await store.client.zscore(due, delivery_id)
+            await service._courier._hold(POOL)
+            assert await store.client.zscore(due, delivery_id) == ends_ms
+            released.set()
+            await until(lambda: settled(store))
 
 
 async def now_of(store: Store) -> float:
