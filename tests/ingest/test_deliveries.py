@@ -322,6 +322,19 @@ async def test_the_operator_sees_all_tenants_and_sends_again_what_a_filter_means
     assert (await hooks.call("GET", ADMIN)).code == "missing_scope"
 
 
+async def test_sending_all_of_a_filter_again_and_again_does_not_double_them(hooks: Hooks) -> None:
+    """Each generation of a delivered one is a delivery, too: of those of one event, a call sends one."""
+    await hooks.api.tenant("t_b")
+    other = await hooks_of(hooks.api, "t_b")
+    sent = Sent(other, await other.endpoint(), "t_b")
+    await sent.plan(2)
+    await sent.attempt(200)
+    asked = {"filter": {"tenantId": "t_b", "state": "delivered"}}
+    for _ in range(3):
+        again = await hooks.api.admin("POST", ADMIN + "/redeliver", json=asked)
+        assert (again.body["matched"], len(await sent.attempt(200))) == (2, 2)
+
+
 async def test_a_list_across_many_tenants_goes_on_where_it_stopped(
     hooks: Hooks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
