@@ -5,6 +5,7 @@ from services.ingest.handlers.documents import DocumentHandlers
 from services.ingest.handlers.event_export import ExportHandler
 from services.ingest.handlers.events import EventHandlers
 from services.ingest.handlers.replays import ReplayHandlers
+from services.ingest.handlers.retry import RetryHandler
 from services.ingest.handlers.state import StateHandler
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
@@ -73,6 +74,15 @@ def replay_routes(replays: ReplayHandlers) -> tuple[Route, ...]:
                   Parameter("after", "Go on behind this id."),
                   Parameter("Last-Event-ID", "Go on behind this id; counts before `after`.", "header"),
               )),
+    )  # fmt: skip
+
+
+def retry_routes(retry: RetryHandler) -> tuple[Route, ...]:
+    """Return the route that runs a job again."""
+    return (
+        Route("POST", "/v1/jobs/{id}/retry", retry.retry, "Run a job again that failed, expired or was cancelled.",
+              "jobs:write", reply=schemas.Job, replies=((202, "It is queued again."),),
+              problems=("job_not_found", "bad_parameter", "not_retryable", "data_erased")),
     )  # fmt: skip
 
 

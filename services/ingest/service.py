@@ -28,7 +28,7 @@ from services.ingest.context import Context
 from services.ingest.edge.body import BodyLimits
 from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
-from services.ingest.event_table import document_routes, event_routes, replay_routes
+from services.ingest.event_table import document_routes, event_routes, replay_routes, retry_routes
 from services.ingest.events.finding import EventReader
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.admin_webhooks import AdminWebhookHandlers
@@ -54,6 +54,7 @@ from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.read import JobReader
 from services.ingest.handlers.replays import ReplayHandlers
+from services.ingest.handlers.retry import RetryHandler
 from services.ingest.handlers.state import StateHandler
 from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
@@ -206,6 +207,7 @@ class IngestService:
             *delivery_routes(DeliveryHandlers(context)),
             *admin_webhook_routes(AdminWebhookHandlers(context)),
             *event_routes(EventHandlers(self.events), ExportHandler(self.events), StateHandler(context, self.events)),
+            *retry_routes(RetryHandler(context, reader, self.events)),
             *document_routes(DocumentHandlers(info, _version())),
             *info_routes(info, LimitsHandler(context)),
         )

@@ -57,6 +57,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "already_exists": Kind(409, "It exists already"),
     "version_mismatch": Kind(409, "It has changed in the meantime", retryable=True),
     "job_failed": Kind(409, "The job did not complete"),
+    "not_retryable": Kind(409, "The job cannot be run again as it is now"),
     "endpoint_disabled": Kind(409, "The webhook endpoint is disabled"),
     "not_redeliverable": Kind(409, "The delivery cannot be sent again as it is now"),
     "upload_incomplete": Kind(409, "The file was not sent yet"),
