@@ -115,7 +115,7 @@ def _ours(url: str, port: int, number: int) -> Round:
     with ExitStack() as stack:
         process = notifier(url, CONCURRENCY=AT_ONCE * 2, ENDPOINT_CONCURRENCY=max(1, AT_ONCE // ENDPOINTS))
         stack.callback(end, process)
-        asyncio.run(_until_idle(process.pid))
+        asyncio.run(until_idle(process.pid))
         before_s = cpu_s(process.pid) or 0.0
         asyncio.run(plan(url, listed))
         count, first_s, last_s = 0.0, 0.0, 0.0
@@ -133,7 +133,7 @@ def _ours(url: str, port: int, number: int) -> Round:
     return Round(DELIVERIES / (last_s - first_s), spent_s / DELIVERIES * 1e6)
 
 
-async def _until_idle(pid: int) -> None:
+async def until_idle(pid: int) -> None:
     """Wait until a process has started: it computes no more."""
     last = -1.0
     while (spent := cpu_s(pid) or 0.0) - last > 0.02 or spent < 0.5:
