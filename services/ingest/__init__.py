@@ -1,6 +1,7 @@
 """Ingest: HTTP in, events out.
 
-Owns: the public and the admin API, request limits, admission, Idempotency-Keys, uploads until they are completed.
+Owns: the public and the admin API, request limits, admission, Idempotency-Keys, uploads until they are completed, live
+streams.
 Reads: jobs, events and bodies of the store, the pipelines file, stored files and logs, what running jobs print.
 Writes: job.created, job.scheduled, job.cancel_requested, job.cancelled; tenants and keys in the configuration log;
 completed uploads.

@@ -227,3 +227,29 @@ async def test_a_process_that_ends_says_so_and_another_goes_on(api: Api, play: P
         await progresses(play, attempt, 7)
         async with listening(second, path_of(attempt.job_id), key=api.key, after=place) as line:
             assert (await line.next())[2]["data"]["progress"] == 7
+
+
+async def test_a_log_that_is_another_after_a_lost_connection_is_a_gap(api: Api, play: Play) -> None:
+    """Field case 77: the store comes back without its last entry: whoever listened is told of it."""
+    attempt = await play.running()
+    store = api.store.client
+    async with listening(api, path_of(attempt.job_id)) as line:
+        await line.next()
+        await progresses(play, attempt, 10)
+        place = (await line.next())[1]
+        await _cut_readers(api)  # the same log: nothing is told
+        await progresses(play, attempt, 20)
+        last = (await line.next())[1]
+        await store.xdel(keys.log(POOL), last.split(".")[2])
+        await _cut_readers(api)
+        assert (await line.next())[::2] == ("gap", {"requested": last, "oldest": None})
+        assert (await line.next())[0] == "snapshot"
+        await progresses(play, attempt, 30)
+        assert (await line.next())[2]["data"]["progress"] == 30
+    assert place < last
+
+
+async def _cut_readers(api: Api) -> None:
+    for client in await api.store.client.client_list():
+        if client["cmd"] == "xread":
+            await api.store.client.client_kill_filter(_id=client["id"])
