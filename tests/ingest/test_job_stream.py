@@ -161,7 +161,7 @@ async def test_clients_that_vanish_leave_nothing(api: Api, play: Play, monkeypat
     """
     monkeypatch.setattr(job_stream, "HEARTBEAT_S", 0.05)
     options: list[int] = []
-    monkeypatch.setattr(sse, "notice_silence", lambda transport: options.append(transport is not None))
+    monkeypatch.setattr(sse, "bound_socket", lambda transport: options.append(transport is not None))
     job_id = (await play.running()).job_id
     clients = (await api.store.client.info("clients"))["connected_clients"]
     request = f"GET {path_of(job_id)} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.key}\r\n\r\n".encode()

@@ -17,6 +17,7 @@ from contracts.store import Store
 from contracts.store.log import Poison, pause
 from contracts.store.store import LogTail
 from contracts.wire import Entry
+from services.ingest.live.records import Records
 from services.ingest.live.subscription import MOST_WAITING, Subscription
 
 BLOCK_MS = 500
@@ -32,6 +33,7 @@ class Feed:
         self._store, self._pool, self._stop = store, pool, stop
         self._of_job: dict[str, set[Listener]] = {}
         self._of_all: set[Listener] = set()
+        self.records = Records()
         self._begun = asyncio.Event()
         self._reader: LogTail | None = None
         self._last: Entry | Poison | None = None
@@ -139,6 +141,7 @@ class Feed:
     def _lose(self) -> None:
         if self._stop.is_set():
             return
+        self.records = Records()  # another log may use the same positions
         self._begun.clear()
         for listener in self._listeners():
             listener.lose()

@@ -8,9 +8,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from time import monotonic
 
-import orjson
-
-from contracts.envelope import Origin, event_view
+from contracts.envelope import Origin
 from contracts.errors import HeadraceError, StoreUnavailable, Unconfirmed
 from contracts.positions import Position, parse_position
 from contracts.store.jobs import MOST_EVENTS, History
@@ -24,7 +22,8 @@ from services.ingest.live.messages import BEAT, Message
 from services.ingest.live.pace import Pace
 from services.ingest.live.previews import read_preview
 from services.ingest.live.query import Wanted
-from services.ingest.live.resuming import follow_on, missed, newest_preview_only, state_before
+from services.ingest.live.records import make
+from services.ingest.live.resuming import missed, newest_preview_only, state_before
 from services.ingest.live.subscription import PREVIEW
 
 HEARTBEAT_S = 15.0
@@ -39,6 +38,7 @@ class JobStream:
         self._pace: Pace[Entry] = Pace(wanted.min_interval_s)
         self._first: list[Message] = []
         self._missed: Sequence[Entry] = ()
+        self._is_catching_up = True
 
     async def begin(self, shown: Shown) -> bool:
         """Read where it begins; False when all of an ended job was told before. Raises Problem, Unavailable."""
@@ -64,7 +64,7 @@ class JobStream:
         for entry in newest_preview_only(self._missed):
             for message in await self._tell(entry):
                 yield message
-        self._first, self._missed = [], ()
+        self._first, self._missed, self._is_catching_up = [], (), False
         while (reason := self._why_over()) is None:
             has_news = await self._listener.wait(self._pace.wait_s(monotonic(), HEARTBEAT_S))
             entries = self._to_tell()
@@ -137,11 +137,12 @@ class JobStream:
             tenant_id = self._shown.state.tenant_id
             found = await read_preview(entry, self._wanted.previews, self._context.files, tenant_id, place)
             return [found]
-        before, self._state = self._state, follow_on(self._state, entry)
+        # What was missed may be folded from less than all of the log: that is nobody else's.
+        how = make if self._is_catching_up else self._feed.records.make
+        self._state, record = how(entry, self._state, Origin(place.code, place.epoch, place.public_url))
         if not self._wanted.shows(entry.type):
             return []
-        view = event_view(entry, before, self._state, Origin(place.code, place.epoch, place.public_url))
-        return [Message("event", orjson.dumps(view), str(view["position"]), entry.type)]
+        return [] if record is None else [Message("event", record, self._place(entry.position), entry.type)]
 
     def _place(self, position: str) -> str:
         place = self._context.place(self._shown.meta)

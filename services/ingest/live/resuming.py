@@ -7,6 +7,9 @@ there are, the answer is None, and a gap must be told.
 from collections.abc import Sequence
 from dataclasses import replace
 
+import orjson
+
+from contracts.envelope import Origin, event_view
 from contracts.errors import Corrupt
 from contracts.job import JobState
 from contracts.job_fold import evolve
@@ -50,6 +53,14 @@ def follow_on(state: JobState, entry: Entry) -> JobState:
         return evolve(replace(state, sequence=entry.sequence - 1), entry)
     except Corrupt:
         return replace(state, sequence=entry.sequence, position=entry.position)
+
+
+def record_of(entry: Entry, before: JobState, after: JobState, origin: Origin) -> bytes | None:
+    """Return an event as streams tell it; None for one whose data is no JSON, which no reader can tell more of."""
+    try:
+        return orjson.dumps(event_view(entry, before, after, origin))
+    except Corrupt:
+        return None
 
 
 def newest_preview_only(entries: Sequence[Entry]) -> list[Entry]:

@@ -24,7 +24,7 @@ from services.ingest.live.hub import Hub
 from services.ingest.live.job_stream import HEARTBEAT_S, JobStream
 from services.ingest.live.messages import BEAT, Message, end
 from services.ingest.live.query import NAMES, Wanted, read_wanted
-from services.ingest.live.sse import WRITE_TIMEOUT_S
+from services.ingest.live.sse import WRITE_TIMEOUT_S, bound_socket
 from services.ingest.live.tenant_stream import TenantStream
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
@@ -56,6 +56,7 @@ class SocketHandler:
             )
             stamp(socket, request[REQUEST_ID])
             await socket.prepare(request)
+            bound_socket(request.transport)
             await Session(self, request, socket, caller).run()
             return socket
 

@@ -28,6 +28,7 @@ from services.ingest.live.tenant_stream import TenantStream
 from services.ingest.tenancy import Caller
 
 WRITE_TIMEOUT_S = 30.0
+SEND_BUFFER_BYTES = 64 << 10
 _HEADERS = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache, no-store",
@@ -72,7 +73,7 @@ class StreamHandlers:
             await response.prepare(request)
             if request.method == "HEAD":
                 return response
-            notice_silence(request.transport)
+            bound_socket(request.transport)
             try:
                 await self._write(response, caller, told)
             except (TimeoutError, ConnectionError, HeadraceError, Problem):  # gone, does not read, or the store is away
@@ -91,9 +92,15 @@ class StreamHandlers:
                 return
 
 
-def notice_silence(transport: asyncio.BaseTransport | None) -> None:
-    """Let the kernel give up a peer that acknowledges nothing any more: it may be unplugged, and never say so."""
+def bound_socket(transport: asyncio.BaseTransport | None) -> None:
+    """Bound what the kernel holds for a peer: megabytes for each that does not read, and one that was unplugged.
+
+    A peer that acknowledges nothing any more is given up, as it may never say so.
+    """
     connection = None if transport is None else transport.get_extra_info("socket")
     option = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
-    if connection is not None and option is not None and connection.family != socket.AF_UNIX:
+    if connection is None or connection.family == socket.AF_UNIX:
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    if option is not None:
         connection.setsockopt(socket.IPPROTO_TCP, option, int(HEARTBEAT_S * 1000))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from time import monotonic
 
 from contracts.archive.reading import Gone
-from contracts.errors import HeadraceError
+from contracts.errors import Corrupt, HeadraceError
 from contracts.job import TERMINAL, JobState, JobStatus
 from contracts.positions import Position, entry_key
 from contracts.wire import Entry
@@ -71,9 +71,9 @@ class TenantStream:
                 else:
                     async for message in self._missed():
                         yield message
-            except Gone as gone:
+            except (Gone, Corrupt) as lost:
                 await self._listen(stack)
-                yield messages.gap(self._wanted.after, gone.first or None)
+                yield messages.gap(self._wanted.after, lost.first or None if isinstance(lost, Gone) else None)
                 yield await self._snapshot()
             async for message in self._live():
                 yield message

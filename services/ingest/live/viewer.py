@@ -11,16 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import orjson
-
 from contracts import events as ev
 from contracts.archive.reading import Archive
-from contracts.envelope import Origin, event_view
+from contracts.envelope import Origin
+from contracts.errors import Corrupt
 from contracts.job import JobState, JobStatus
 from contracts.store import Store
 from contracts.store.jobs import MOST_EVENTS
 from contracts.wire import Entry
-from services.ingest.live.resuming import follow_on, state_before
+from services.ingest.live.resuming import follow_on, record_of, state_before
 from services.ingest.live.subscription import PREVIEW
 
 MOST_JOBS = 20_000
@@ -68,9 +67,12 @@ class Viewer:
         await self._find_owners([entry for entry in first.values() if entry.subject not in self._known])
         await self._find_states([each for each in first.values() if self._lacks_state(each, is_wanted)])
         shown = [self._show(entry) for entry in of_jobs if is_wanted(self._known[entry.subject].tenant_id)]
+        self._forget_oldest()
+        return [viewed for viewed in shown if viewed is not None]
+
+    def _forget_oldest(self) -> None:
         while len(self._known) > MOST_JOBS:
             self._known.popitem(last=False)
-        return shown
 
     def _lacks_state(self, entry: Entry, is_wanted: Callable[[str], bool]) -> bool:
         known = self._known[entry.subject]
@@ -90,8 +92,8 @@ class Viewer:
                 self._known[entry.subject] = _Known("")  # nobody can say any more
 
     def _learn(self, entry: Entry | None) -> bool:
-        created = entry.event() if entry is not None and entry.type == "job.created" else None
-        if entry is None or not isinstance(created, ev.JobCreated):
+        created = None if entry is None else _creation(entry)
+        if entry is None or created is None:
             return False
         state = JobState(entry.subject, tenant_id=created.tenant_id)
         self._known[entry.subject] = _Known(created.tenant_id, created.user_digest, state)
@@ -117,11 +119,11 @@ class Viewer:
                 known.state = JobState(entry.subject, tenant_id=known.tenant_id)
                 continue
             known.state = state_before(history, [each for each in history.entries if each.sequence >= entry.sequence])
-            created = history.entries[0].event() if history.complete else None
-            if isinstance(created, ev.JobCreated):
+            created = _creation(history.entries[0]) if history.complete else None
+            if created is not None:
                 known.user_digest = created.user_digest
 
-    def _show(self, entry: Entry) -> Viewed:
+    def _show(self, entry: Entry) -> Viewed | None:
         known = self._known[entry.subject]
         self._known.move_to_end(entry.subject)
         before = known.state
@@ -129,6 +131,15 @@ class Viewer:
         if entry.type == PREVIEW:
             return Viewed(entry, self._pool, known.tenant_id, known.user_digest, before.status, b"")
         known.state = after = follow_on(before, entry)
-        view = event_view(entry, before, after, self._origin())
-        data = orjson.dumps(view | {"tenantId": known.tenant_id})
+        data = record_of(entry, before, after, self._origin())
+        if data is None:
+            return None
         return Viewed(entry, self._pool, known.tenant_id, known.user_digest, after.status, data)
+
+
+def _creation(entry: Entry) -> ev.JobCreated | None:
+    try:
+        event = entry.event() if entry.type == "job.created" else None
+    except Corrupt:
+        return None
+    return event if isinstance(event, ev.JobCreated) else None
