@@ -13,6 +13,9 @@ from typing import Any
 import aiohttp
 import orjson
 
+from contracts.archive import Archive
+from contracts.artifacts.local import LocalObjects
+from contracts.audit import verify
 from contracts.store import Store, keys
 from contracts.wire import Entry
 from headrace.stack.plan import SERVICES
@@ -123,6 +126,9 @@ class Stack(Up):
         """Judge the log; raises when a promise is broken or a job of this test has not ended."""
         verdict = await audit(self.store, POOL, self.jobs, self.log.begin)
         verdict.must_hold()
+        archive = Archive(self.store, LocalObjects(self.folder / "d" / "archive"))
+        verified = await verify(self.store, archive, POOL)
+        assert verified.ok, (verified.findings.kept, [each.sample for each in verified.projections])
         return verdict
 
     async def store_ms(self) -> int:
