@@ -39,7 +39,7 @@ class Lived:
             (self.ended if number % 2 else self.open).append(job_id)
         for job_id in self.ended:
             await pool.cancel(job_id)
-        await self._deliver(self.ended[0])
+        self.delivery = await self.delivered(self.ended[0], 1_000_000_000_000, None)
         await self.seal()  # signs; the next time the checkpoint is sealed, too
         await self.seal()
         self.open.append(await pool.job(b"newest"))
@@ -51,19 +51,16 @@ class Lived:
         await archivist.run_once()
         await archivist._resign()
 
-    async def _deliver(self, job_id: str) -> None:
-        self.delivery = ids.delivery_id(job_id, 2, ENDPOINT, 0)
-        planned = PlannedDelivery(self.delivery, {"body": "{}"}, ENDPOINT, TENANT, job_id, 2)
+    async def delivered(self, job_id: str, *next_ms: int | None) -> str:
+        """Plan a delivery and try it so often; the next attempt is due then, None after the last one."""
+        delivery = ids.delivery_id(job_id, 2, ENDPOINT, 0)
+        planned = PlannedDelivery(delivery, {"body": "{}"}, ENDPOINT, TENANT, job_id, 2)
         await self.store.deliveries.plan(POOL, "", [planned], [])
-        for attempt in (1, 2):
-            await self.attempt(job_id, attempt, 1_000_000_000_000 if attempt == 1 else None)
-
-    async def attempt(self, job_id: str, attempt: int, next_ms: int | None) -> None:
-        """Settle one attempt."""
-        event = attempted(self.delivery, job_id, attempt, next_ms)
-        made = Attempted(next_ms is None, "http_200", 3)
-        settlement = Settlement(self.delivery, ENDPOINT, attempt, {"state": "delivered"}, made, next_ms, keep_s=60)
-        await self.store.deliveries.settle(POOL, settlement, [event])
+        for attempt, at_ms in enumerate(next_ms, 1):
+            made = Attempted(at_ms is None, "http_200", 3)
+            settlement = Settlement(delivery, ENDPOINT, attempt, {"state": "x"}, made, at_ms, keep_s=60)
+            await self.store.deliveries.settle(POOL, settlement, [attempted(delivery, job_id, attempt, at_ms)])
+        return delivery
 
     async def verify(self) -> Verdict:
         """As a new process, which remembers no segment."""

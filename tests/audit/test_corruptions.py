@@ -10,6 +10,7 @@ import pytest
 from contracts import ids
 from contracts.archive import seal
 from contracts.archive.checkpoints import SECRET, Signer
+from contracts.archive.names import SegmentName
 from contracts.archive.segments import parse
 from contracts.events import Event
 from contracts.store import keys
@@ -58,6 +59,14 @@ async def two_segments_are_swapped(lived: Lived) -> Place:
     lived.put(first, lived.lines(second))
     lived.put(second, kept)
     return "chain_broken", first.first
+
+
+async def a_segment_lies_where_another_belongs(lived: Lived) -> Place:
+    name = (await lived.sealed())[1]
+    lines = lived.lines(name)
+    lived.pool.objects.delete(name.key(POOL))
+    lived.put(SegmentName(name.epoch + 1, name.first, name.last), lines)
+    return "wrong_segment", name.first
 
 
 async def a_segment_is_removed(lived: Lived) -> Place:
@@ -166,6 +175,12 @@ async def a_delivery_forgets_an_attempt(lived: Lived) -> Place:
     return "deliveries", lived.delivery
 
 
+async def a_delivery_that_is_to_be_tried_again_is_gone(lived: Lived) -> Place:
+    delivery = await lived.delivered(lived.ended[1], 1_000_000_000_000)
+    await lived.client.delete(keys.delivery(POOL, delivery))
+    return "deliveries", delivery
+
+
 async def a_field_of_a_job_is_changed(lived: Lived) -> Place:
     await lived.client.hset(keys.job(POOL, lived.open[0]), "pr", "high")
     return "jobs", lived.open[0]
@@ -219,7 +234,8 @@ async def a_job_that_is_none_is_listed(lived: Lived) -> Place:
 
 CHAIN: list[Plant] = [
     an_entry_of_a_segment_is_edited, an_entry_is_removed_from_a_segment, two_entries_of_a_segment_change_places,
-    a_segment_is_cut_short, two_segments_are_swapped, a_segment_is_removed, the_last_segment_is_removed,
+    a_segment_is_cut_short, two_segments_are_swapped,
+    a_segment_lies_where_another_belongs, a_segment_is_removed, the_last_segment_is_removed,
     the_digest_of_the_manifest_is_changed, the_chain_is_made_anew_around_an_edit,
     a_checkpoint_is_signed_with_another_key, a_checkpoint_says_another_digest,
 ]  # fmt: skip
@@ -228,7 +244,8 @@ LOG: list[Plant] = [
     a_fence_is_wrong, an_entry_cannot_be_read, an_attempt_to_deliver_is_doubled,
 ]  # fmt: skip
 LIVE: list[Plant] = [
-    the_newest_event_of_a_job_is_removed, a_delivery_forgets_an_attempt, a_field_of_a_job_is_changed,
+    the_newest_event_of_a_job_is_removed, a_delivery_forgets_an_attempt,
+    a_delivery_that_is_to_be_tried_again_is_gone, a_field_of_a_job_is_changed,
     the_status_of_a_job_is_changed, a_job_is_removed, a_job_becomes_something_else,
     a_job_is_there_of_which_the_log_knows_nothing, the_count_of_open_jobs_is_changed,
     the_bytes_of_a_tenant_are_changed, an_ended_job_is_listed_as_open, a_job_is_taken_off_the_list,
