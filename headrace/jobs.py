@@ -1,4 +1,4 @@
-"""`headrace jobs`: submit, get, list, watch, explain; `many_jobs` adds batch, update and cancel."""
+"""`headrace jobs`: submit, get, list, watch, explain, retry; `many_jobs` adds batch, update and cancel."""
 
 import getpass
 import json
@@ -124,6 +124,13 @@ def watch(
 ) -> None:
     """Follow a job to its end; exit code 1 when it did not complete."""
     _follow(path_segment(job_id), timeout_s, output, url, key_file)
+
+
+@app.command()
+def retry(job_id: JobId, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
+    """Run a job again that failed, expired or was cancelled."""
+    path = f"/v1/jobs/{path_segment(job_id)}/retry"
+    _show(call(lambda client: client.post(path), url, key_file, output).body, output)
 
 
 app.command()(logs)

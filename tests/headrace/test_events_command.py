@@ -45,6 +45,13 @@ def test_an_export_is_whole_and_goes_into_an_empty_instance_only(up: Up, tmp_pat
     assert "has a log already" in again.err
 
 
+def test_a_job_that_completed_is_not_run_again(up: Up) -> None:
+    refused = headrace(up, "jobs", "retry", submit(up))
+
+    assert refused.exit_code == 5
+    assert "not_retryable" in refused.err
+
+
 def _without(file: Path, number: int) -> Path:
     lines = file.read_bytes().splitlines(keepends=True)
     del lines[number]
