@@ -18,7 +18,7 @@ def events(up: Up, *words: str) -> Done:
 
 
 def test_an_export_is_whole_and_goes_into_an_empty_instance_only(up: Up, tmp_path: Path) -> None:
-    """Field case 80: what was taken home can be looked at elsewhere, and one that is not whole is refused."""
+    """What was taken home can be looked at elsewhere, and one that is not whole is refused."""
     job_id = submit(up)
     file = tmp_path / "log.ndjson"
 

@@ -38,7 +38,7 @@ async def export(api: Api, query: str = "", **more: Any) -> tuple[list[dict[str,
 async def test_an_export_is_what_the_list_shows_over_archive_and_log(
     api: Api, play: Play, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Field case 79: none is missing and none is there twice where archive and log meet."""
+    """None is missing and none is there twice where archive and log meet."""
     monkeypatch.setattr(scan, "STEP", 3)
     for _ in range(4):
         await run_job(api, play)
@@ -53,7 +53,7 @@ async def test_an_export_is_what_the_list_shows_over_archive_and_log(
 
 
 async def test_an_export_goes_on_behind_its_end_and_behind_any_line(api: Api, play: Play) -> None:
-    """Field case 80: what was cut off is taken up again without a hole."""
+    """What was cut off is taken up again without a hole."""
     await run_job(api, play)
     first, end = await export(api)
     await run_job(api, play)

@@ -64,7 +64,7 @@ async def test_a_list_shows_what_the_jobs_show_in_the_order_of_the_log(api: Api,
 
 
 async def test_a_list_is_the_same_whatever_is_sealed_and_trimmed(api: Api, play: Play, log: Log) -> None:
-    """Field case 79: reading goes on where the log was trimmed, without a hole."""
+    """Reading goes on where the log was trimmed, without a hole."""
     for _ in range(4):
         await run_job(api, play)
     before, backwards = await pages(api, "/v1/events"), await pages(api, "/v1/events?order=desc", limit=4)
@@ -93,7 +93,7 @@ async def test_a_page_goes_on_while_the_log_is_trimmed_under_it(api: Api, play: 
 
 
 async def test_a_place_that_is_gone_is_told_and_not_jumped(api: Api, play: Play) -> None:
-    """Field case 80: a reader that comes back too late hears so, and where it may go on."""
+    """Field case 77 for lists: a reader that comes back too late hears so, and where it may go on."""
     await run_job(api, play)
     first = (await api.get("/v1/events?limit=1")).body
     await run_job(api, play)
@@ -246,3 +246,28 @@ async def test_events_carry_their_hash_once_they_are_sealed(api: Api, play: Play
     manifest = await api.store.archive.manifest("default")
     assert manifest is not None
     assert (await api.get(f"/v1/events/{last['id']}")).body["hash"] == manifest.digest
+
+
+async def test_events_of_other_versions_are_listed_replayed_and_folded(api: Api, log: Log) -> None:
+    """Field case 80: an unknown type and an unknown field are kept and skipped, with their version."""
+    job_id = await api.job()
+    created = (await api.get(f"/v1/jobs/{job_id}")).body
+    end = await api.store.end_of_log("default")
+    newer = {"t": "job.teleported/3", "j": job_id, "n": 2, "p": end, "d": '{"to":"mars"}'}
+    position = await api.store.client.xadd(keys.log("default"), newer)  # type: ignore[arg-type]
+    data = '{"from":"normal","to":"high","later":true}'
+    known = {"t": "job.priority_changed", "j": job_id, "n": 3, "p": position, "d": data}
+    last = await api.store.client.xadd(keys.log("default"), known)  # type: ignore[arg-type]
+    await api.store.client.hset(keys.job("default", job_id), mapping={"n": 3, "p": last})
+
+    for sealed in (False, True):
+        if sealed:
+            await seal_and_trim(log)
+        listed = await pages(api, "/v1/events")
+        assert [(each["type"], each["version"], each["data"].get("to")) for each in listed[1:]] == [
+            ("job.teleported", 3, "mars"), ("job.priority_changed", 1, "high"),
+        ]  # fmt: skip
+        assert listed[2]["data"]["later"] is True
+        shown = (await api.get(f"/v1/jobs/{job_id}?at={listed[1]['position']}")).body
+        assert (shown["status"], shown["sequence"], shown["priority"]) == (created["status"], 2, "normal")
+        assert (await api.get("/v1/state")).body["counts"]["queued"] == 1

@@ -24,6 +24,7 @@ from contracts.times import instant
 from contracts.wire import Entry
 
 OWNERS_KEPT = 20_000
+STATES_KEPT = 4_096
 AT_ONCE = 16  # jobs read at the same time
 _SOURCES = {"webhook": "notifier", "log": "archivist", "slot": "scheduler", "policy": "scheduler"}
 
@@ -46,6 +47,7 @@ class PoolJobs:
     def __init__(self, store: Store, archive: Archive, pool: str) -> None:
         self._store, self._archive, self._pool = store, archive, pool
         self._owners: Recent[str, Owner] = Recent(OWNERS_KEPT)
+        self._states: Recent[str, JobState] = Recent(STATES_KEPT)  # after the last event shown: who reads on goes on
 
     async def owners(self, entries: Sequence[Entry], among: Iterable[Entry], *, with_users: bool) -> Owners:
         """Return whose jobs these entries are about; what is told `among` a batch need not be asked for.
@@ -78,7 +80,7 @@ class PoolJobs:
         of_jobs = [job_id for job_id in by_job if is_job_id(job_id)]
         for at in range(0, len(of_jobs), AT_ONCE):
             group = of_jobs[at : at + AT_ONCE]
-            found = await asyncio.gather(*(self._moments(by_job[job_id][-1], owners.get(job_id)) for job_id in group))
+            found = await asyncio.gather(*(self._moments(by_job[job_id], owners.get(job_id)) for job_id in group))
             moments |= dict(zip(group, found, strict=True))
         return [_view(entry, moments.get(entry.subject, {}), origins[entry.position]) for entry in entries]
 
@@ -89,13 +91,20 @@ class PoolJobs:
             return [entry for entry in history.entries if entry.sequence <= last.sequence]
         return await story(self._store, self._archive, self._pool, last, MOST_EVENTS)
 
-    async def _moments(self, last: Entry, owner: Owner | None) -> Moments:
-        events = await self.events(last)
-        state = JobState(last.subject, sequence=events[0].sequence - 1, tenant_id=owner.tenant_id if owner else "")
+    async def _moments(self, wanted: Sequence[Entry], owner: Owner | None) -> Moments:
+        first = wanted[0].sequence
+        state = JobState(wanted[0].subject) if first == 1 else self._states.get(wanted[0].subject)
+        events = wanted
+        if state is None or [entry.sequence for entry in wanted] != [
+            *range(state.sequence + 1, wanted[-1].sequence + 1)
+        ]:
+            events = await self.events(wanted[-1])
+            state = JobState(wanted[0].subject, events[0].sequence - 1, tenant_id=owner.tenant_id if owner else "")
         moments: dict[int, tuple[JobState, JobState]] = {}
         for entry in events:
             before, state = state, _follow(state, entry)
             moments[entry.sequence] = (before, state)
+        self._states.put(state.id, state)
         return moments
 
     def _learn(self, created: Entry) -> Owner | None:
