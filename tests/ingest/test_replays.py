@@ -65,7 +65,10 @@ async def test_what_cannot_be_replayed_is_refused(api: Api, body: dict[str, Any]
 
 
 async def test_a_replay_writes_nothing_so_that_it_makes_no_work_and_no_webhook(api: Api, play: Play) -> None:
-    """Field case 79: replaying sends no webhooks and starts no jobs. The store holds the same bytes under the same keys after it, deliveries and groups among them."""
+    """Field case 79: replaying sends no webhooks and starts no jobs.
+
+    The store holds the same bytes under the same keys after it, deliveries and groups among them.
+    """
     hooked = {"webhookUrl": "https://app.example/hook"}
     await run_job(api, play, **hooked)
     await api.job(**hooked)
