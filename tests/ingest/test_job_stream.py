@@ -8,6 +8,7 @@ import pytest
 
 from contracts.settings import Settings
 from contracts.store import keys
+from services.ingest.handlers.read import Details, JobReader, Shown
 from services.ingest.live import feed, job_stream, sse
 from tests.ingest.api import Api, running_api, settings_for
 from tests.ingest.live import listening, log_of, previews, progresses, replica
@@ -47,6 +48,26 @@ async def test_a_client_that_drops_and_comes_back_has_each_event_once(api: Api, 
     assert (await api.get(path, headers=headers)).status == 204
     async with listening(api, path + "?from=start") as replay:
         assert [told[2] for told in await replay.rest()] == log
+
+
+async def test_what_the_snapshot_has_is_not_told_again(
+    api: Api, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    attempt = await play.running()
+    look = JobReader.details
+
+    async def looks_late(reader: JobReader, shown: Shown) -> Details:
+        await progresses(play, attempt, 10)  # it listens already
+        listener = next(iter(api.service._hub.feed(POOL)._of_job[attempt.job_id]))
+        assert await listener.wait(20)
+        listener._changed.set()
+        return await look(reader, shown)
+
+    monkeypatch.setattr(JobReader, "details", looks_late)
+    async with listening(api, path_of(attempt.job_id)) as line:
+        assert (await line.next())[2]["job"]["progress"] == 10
+        await progresses(play, attempt, 20)
+        assert (await line.next())[2]["data"]["progress"] == 20
 
 
 async def test_a_place_that_is_gone_foreign_or_ahead_is_told_as_a_gap(api: Api, play: Play) -> None:
