@@ -1,9 +1,11 @@
 """`headrace events`: list, get, export, import."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
-from tests.headrace.up_process import Up
+from tests.headrace.up_process import Up, plain_environment
 from tests.headrace.warm import Done, headrace
 
 
@@ -50,6 +52,30 @@ def test_a_job_that_completed_is_not_run_again(up: Up) -> None:
 
     assert refused.exit_code == 5
     assert "not_retryable" in refused.err
+
+
+def test_a_cancelled_job_runs_again_and_tail_tells_of_it(up: Up) -> None:
+    """By the real scheduler and worker; the log is followed from the past into the present."""
+    assert headrace(up, "pool", "pause", "default", "--reason", "a test").exit_code == 0
+    try:
+        job_id = headrace(up, "jobs", "submit", "an onion", "--model", "echo", "-o", "json").json["id"]
+        headrace(up, "jobs", "cancel", job_id)
+        command = [sys.executable, "-m", "headrace", "events", "tail", "--job", job_id, "--since", "1h", "-o", "ndjson"]
+        tail = subprocess.Popen(
+            command, cwd=up.data_dir.parent, env=plain_environment(), stdout=subprocess.PIPE, text=True
+        )
+        assert headrace(up, "jobs", "retry", job_id, "-o", "json").json["status"] == "queued"
+    finally:
+        headrace(up, "pool", "resume", "default", "--reason", "a test")
+    assert tail.stdout is not None
+    told: list[str] = []
+    while not told or told[-1] != "job.completed":
+        told.append(json.loads(tail.stdout.readline())["type"])
+    tail.terminate()
+    tail.communicate()
+
+    assert told[:3] == ["job.created", "job.cancelled", "job.retried"]
+    assert len(told) == len(set(told))
 
 
 def _without(file: Path, number: int) -> Path:
