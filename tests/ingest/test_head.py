@@ -4,8 +4,8 @@ from services.ingest.app import ROUTES
 from tests.ingest.api import ADMIN_KEY, Api
 from tests.ingest.test_artifacts import keep
 
-# What differs between any two answers.
-_OF_THE_MOMENT = ("date", "x-request-id")
+# What differs between any two answers, and how a body is framed that one of them has not (RFC 9110, 9.3.2).
+_OF_THE_MOMENT = ("date", "x-request-id", "transfer-encoding")
 
 
 async def test_every_get_route_answers_head_with_the_same_head(api: Api) -> None:
@@ -13,22 +13,24 @@ async def test_every_get_route_answers_head_with_the_same_head(api: Api) -> None
     artifact = keep(api, job_id)
     # Measured while the first request is counted, and aged: their lengths differ between two answers.
     unsteady = ("/metrics", "/readyz")
-    paths = [
+    paths = {
         route.path.format(id=artifact if "artifacts/{id}" in route.path else job_id, name="draw", tenant="t_a",
-                          key="key_none", worker="wrk_none", pool="default", model="draw")
+                          key="key_none", worker="wrk_none", pool="default", model="draw",
+                          type="job.completed", file="swagger-ui.css"): route.media_type
         for route in api.service.app[ROUTES]
         if route.method == "GET"
-    ]  # fmt: skip
+    }  # fmt: skip
 
     assert len(paths) > 15
-    for path in paths:
+    for path, media_type in paths.items():
         answers = []
         for method in ("GET", "HEAD"):
             key = ADMIN_KEY if path.startswith("/admin") else api.key
             async with api.session.request(
                 method, api.url + path, headers={"Authorization": f"Bearer {key}"}
             ) as response:
-                raw = await response.read()
+                is_endless = method == "GET" and media_type == "text/event-stream" and response.status == 200
+                raw = b"..." if is_endless else await response.read()
                 headers = {name.lower(): value for name, value in response.headers.items()}
             assert (raw == b"") == (method == "HEAD"), (method, path)
             skipped = (

@@ -39,7 +39,10 @@ async def test_a_key_names_one_job_for_as_long_as_it_is_kept(start_stack: Starte
 
     Field case 4: a forgotten job is never called finished; an unknown id and another tenant's look alike.
     """
-    stack = await start_stack(settings={"HEADRACE_RETENTION__COMPLETED_S": "0", "HEADRACE_RETENTION__FAILED_S": "3600"})
+    stack = await start_stack(settings={
+        "HEADRACE_RETENTION__COMPLETED_S": "0", "HEADRACE_RETENTION__FAILED_S": "3600",
+        "HEADRACE_ARCHIVE__SEAL_S": "1", "HEADRACE_ARCHIVE__SETTLE_S": "0",  # only what is archived is forgotten
+    })  # fmt: skip
     blocker = await stack.submit("slow", {"steps": 20, "step_s": 0.05})
     await stack.wait_for(blocker, "job.started")
 

@@ -151,7 +151,7 @@ async def test_dropped_connections_leave_cancels_and_offers_working(fragile: Fra
 
 async def test_the_next_start_never_overtakes_the_release_of_the_slot(fragile: Fragile) -> None:
     """The end of a job cannot be written while the next offer comes in: by the log, too, a slot holds one attempt."""
-    ending = await fragile.submit("slow", {"steps": 1, "step_s": 3})
+    ending = await fragile.submit("slow", {"steps": 1, "step_s": 6})
     await fragile.wait_for(ending, "prompt.encoded")
     offers = fragile.proxy.hold_replies(b"GROUP\r\n$3\r\ngpu")  # the worker's reads of its work stream
     await asyncio.wait_for(offers.met.wait(), 20)
@@ -197,8 +197,10 @@ async def test_an_idle_stack_keeps_its_connections_and_starts_a_job_at_once(frag
     await fragile.wait_for(idle, "job.started")
     after = await fragile.store.client.info()
 
+    # A call that meets another may open a connection more, which stays; a reader that loses its own opens another.
     opened = int(after["total_connections_received"]) - int(before["total_connections_received"])
-    assert opened <= 1
+    closed = opened - (int(after["connected_clients"]) - int(before["connected_clients"]))
+    assert closed <= 1
     assert fragile.log.ms_between(idle, "job.created", "job.started") < 9_000
     await fragile.wait_for_ends()
     await fragile.audit()

@@ -42,7 +42,10 @@ class ExportHandler:
         first = await scan.step(AT_ONCE)  # what is wrong with the question shows here, while there is an answer to give
         response = web.StreamResponse(headers=_HEADERS)
         if _takes_gzip(request.headers.get("Accept-Encoding", "")):
-            response.enable_compression(ContentCoding.gzip)
+            if request.method == "HEAD":  # also an empty gzip is a body
+                response.headers["Content-Encoding"] = "gzip"
+            else:
+                response.enable_compression(ContentCoding.gzip)
         stamp(response, request[REQUEST_ID])
         await response.prepare(request)
         if request.method != "HEAD":
