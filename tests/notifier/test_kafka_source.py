@@ -5,10 +5,13 @@ import contextlib
 import itertools
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import structlog
+import structlog.testing
+import structlog.typing
 
 from contracts.store import Store, keys
 from contracts.store.deliveries import PlannedDelivery
@@ -151,7 +154,6 @@ async def test_records_that_cannot_be_read_are_set_aside_and_block_nothing(store
 
 async def test_a_broker_that_comes_late_is_read_and_what_was_not_handled_is_read_again(store, broker) -> None:
     """The first round is given back unhandled, as by an agent that was stopped: none of it is committed."""
-    broker.stop()
     rounds: list[list[str]] = []
 
     def hand_over(batch: Batch) -> None:
@@ -159,18 +161,53 @@ async def test_a_broker_that_comes_late_is_read_and_what_was_not_handled_is_read
         batch.settle(len(rounds) > 1)
 
     await some_jobs(store, 4)
-    source = KafkaSource(store, broker.servers, "late", {POOL: hand_over}, LOG, block_ms=100)
-    await source.start()
-    broker.start()
+    # Made first: a broker makes a topic that is asked for and not there, with as many partitions as it likes.
     await broker.make_topic("late", partitions=1)
     records = await records_of(store)
     await broker.send("late", records)
-    await until(lambda: is_told(rounds, len(records)))
-    await source.stop()
-    await until(lambda: all_committed(broker, "late", len(records)))
+    with closed_port() as address, structlog.testing.capture_logs() as told:
+        source = KafkaSource(store, address, "late", {POOL: hand_over}, LOG, block_ms=100)
+        await source.start()
+        await until(lambda: has_failed(told))
+    async with door(address, broker.servers):
+        await until(lambda: is_told(rounds, len(records)))
+        await source.stop()
+    assert await all_committed(broker, "late", len(records))
     again = [position for one in rounds[1:] for position in one]
     assert again[: len(rounds[0])] == rounds[0]
     assert len(again) == len(set(again)) == len(records)
+
+
+async def has_failed(told: list[structlog.typing.EventDict]) -> bool:
+    return any(line["event"] == "reading_failed" for line in told)
+
+
+@contextlib.contextmanager
+def closed_port() -> Iterator[str]:
+    """An address that nobody else gets, and at which nobody listens."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
+
+
+@contextlib.asynccontextmanager
+async def door(address: str, servers: str) -> AsyncIterator[None]:
+    """Lets through to the broker, which then names its own address."""
+    host, port = servers.split(":")
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+        writer.close()
+
+    async def let_through(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+
+    async with await asyncio.start_server(let_through, "127.0.0.1", int(address.split(":")[1])):
+        yield
 
 
 async def test_two_members_share_the_partitions_and_hand_them_over(store, broker, topic) -> None:
