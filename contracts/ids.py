@@ -168,7 +168,7 @@ def is_endpoint_id(text: str) -> bool:
 def endpoint_of(delivery_id: str) -> str:
     """Return the name of the endpoint in a delivery id. Raises BadId.
 
-    >>> endpoint_of("dlv_01jd00000000000000000000aa_5_anon0123456789ab_0")
+    >>> endpoint_of("dlv_01jd0000000000000000000000aa_5_anon0123456789ab_0")
     'anon0123456789ab'
     """
     match = _DELIVERY.fullmatch(delivery_id)
@@ -180,8 +180,8 @@ def endpoint_of(delivery_id: str) -> str:
 def event_of(delivery_id: str) -> tuple[JobId, int]:
     """Return the job and the sequence of the event in a delivery id. Raises BadId.
 
-    >>> event_of("dlv_01jd00000000000000000000aa_5_anon0123456789ab_0")
-    ('job_01jd00000000000000000000aa', 5)
+    >>> event_of("dlv_01jd0000000000000000000000aa_5_anon0123456789ab_0")
+    ('job_01jd0000000000000000000000aa', 5)
     """
     match = _DELIVERY.fullmatch(delivery_id)
     if match is None:

@@ -43,7 +43,7 @@ def read_grid(options: Iterable[str]) -> dict[str, tuple[Number, ...]]:
 def points_of(grid: Grid) -> list[dict[str, Number]]:
     """Return the points in the order in which they are measured.
 
-    >>> [tuple(point.values()) for point in points_of({"size": (1, 4), "batch": (1, 2)})]
+    >>> [(point["size"], point["batch"]) for point in points_of({"size": (1, 4), "batch": (1, 2)})]
     [(1, 1), (1, 2), (4, 1), (4, 2)]
     """
     names = sorted(grid)
