@@ -63,17 +63,6 @@ class Corrupt(HeadraceError):
         self.reason = reason
 
 
-class Fenced(HeadraceError):
-    """The attempt belongs to somebody else by now: stop silently, count it."""
-
-    code = "fenced"
-
-    def __init__(self, job_id: str, fence: int) -> None:
-        super().__init__(f"attempt {fence} of {job_id} was taken over")
-        self.job_id = job_id
-        self.fence = fence
-
-
 class ConfigError(HeadraceError):
     """The configuration is wrong; the message lists every fault. Processes exit with 2."""
 

@@ -26,7 +26,6 @@ class Purse:
         self._expired: dict[str, int] = {}  # in all, when they were last asked for
         self._given: list[ev.Event] = []
         self._asking: asyncio.Task[None] | None = None
-        self.asked_count = 0
 
     def take(self) -> list[ev.Event]:
         """Return what was given or paused since the last time."""
@@ -74,7 +73,6 @@ class Purse:
             except StoreUnavailable:
                 self._ask_from_ms[f"!{name}"] = self._now_ms() + AGAIN_MS
         for name, n in due.items():
-            self.asked_count += 1
             rate, window_ms = rules[name]
             try:
                 grant = await self._store.resources.grant(name, rate, window_ms, n, self._hold_ms[name])
