@@ -9,10 +9,10 @@ from typing import Annotated, TypeVar
 import typer
 
 from contracts.errors import ConfigError, HeadraceError, Unavailable
-from headrace.client import Client, Problem, Unreachable
+from headrace.client import Client, JsonObject, Problem, Unreachable
 from headrace.connection import BadAddress, NoKey, find_connection
 from headrace.exits import Exit, exit_for_status
-from headrace.output import Format, note, show_problem
+from headrace.output import Format, note, show_one, show_problem
 
 T = TypeVar("T")
 
@@ -55,6 +55,13 @@ def call(
     except TimeoutError:
         note("error: the job has not ended and goes on; `headrace jobs watch` follows it, longer with --timeout-s")
         raise typer.Exit(Exit.UNAVAILABLE) from None
+
+
+def post_and_show(
+    path: str, body: JsonObject | None, form: Format, url: str | None, key_file: Path | None, key_name: str = API
+) -> None:
+    """Ask for something to be done, and print the answer."""
+    show_one(call(lambda client: client.post(path, body), url, key_file, form, key_name).body, form)
 
 
 def path_segment(text: str, also: str = "") -> str:

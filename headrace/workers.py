@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace.client import JsonObject
-from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call, path_segment
+from headrace.command import ADMIN, KeyFile, Output, Reason, Url, call, path_segment, post_and_show
 from headrace.output import Format, show_list, show_one
 
 app = typer.Typer(no_args_is_help=True, help="Who runs jobs, on which devices.")
@@ -72,8 +72,7 @@ _model_command("evict-model", "Take a model out of memory once it is idle, also 
 
 
 def _ask(worker: str, verb: str, body: JsonObject, output: Format, url: Url, key_file: KeyFile) -> None:
-    path = f"{_PATH}/{path_segment(worker)}/{verb}"
-    show_one(call(lambda client: client.post(path, body), url, key_file, output, ADMIN).body, output)
+    post_and_show(f"{_PATH}/{path_segment(worker)}/{verb}", body, output, url, key_file, ADMIN)
 
 
 def _line(worker: JsonObject) -> JsonObject:

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from headrace.client import Client, JsonObject
-from headrace.command import KeyFile, Output, Reason, Url, call, path_segment
+from headrace.command import KeyFile, Output, Reason, Url, call, path_segment, post_and_show
 from headrace.output import Format, note, show_one
 from headrace.webhooks.moments import Since, Until, read_range
+from headrace.webhooks.rotation import KEEP_IT, OverlapS, rotation
 
 PATH = "/v1/webhook-endpoints"
 
@@ -27,19 +28,15 @@ def disable(endpoint_id: EndpointId, output: Output = Format.TABLE, url: Url = N
 
 def rotate(
     endpoint_id: EndpointId,
-    overlap_s: Annotated[
-        int | None,
-        typer.Option("--overlap-s", min=0, help="The old secret signs, too, for so long.", show_default="a day"),
-    ] = None,
+    overlap_s: OverlapS = None,
     reason: Reason = "",
     output: Output = Format.TABLE,
     url: Url = None,
     key_file: KeyFile = None,
 ) -> None:
     """Give an endpoint a new secret and print it, this once."""  # fmt: skip
-    body: JsonObject = {"reason": reason} | ({} if overlap_s is None else {"overlapSeconds": overlap_s})
-    _ask(endpoint_id, "rotate-secret", body, output, url, key_file)
-    note("keep the secret now: it cannot be shown again; until oldSecretUntil both sign")
+    _ask(endpoint_id, "rotate-secret", rotation(overlap_s, reason), output, url, key_file)
+    note(KEEP_IT)
 
 
 def ping(endpoint_id: EndpointId, output: Output = Format.TABLE, url: Url = None, key_file: KeyFile = None) -> None:
@@ -93,5 +90,4 @@ def stats(endpoint_id: EndpointId, output: Output = Format.TABLE, url: Url = Non
 def _ask(
     endpoint_id: str, verb: str, body: JsonObject | None, output: Format, url: str | None, key_file: Path | None
 ) -> None:
-    path = f"{PATH}/{path_segment(endpoint_id)}/{verb}"
-    show_one(call(lambda client: client.post(path, body), url, key_file, output).body, output)
+    post_and_show(f"{PATH}/{path_segment(endpoint_id)}/{verb}", body, output, url, key_file)

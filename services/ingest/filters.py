@@ -118,8 +118,8 @@ def read_filter(query: Sequence[tuple[str, str]]) -> JobFilter:
         single.get("userId"),
         _one_of(single, "priority", _PRIORITIES),
         single.get("pool"),
-        _instant_ms(single, "createdAfter"),
-        _instant_ms(single, "createdBefore"),
+        read_instant_ms(single, "createdAfter"),
+        read_instant_ms(single, "createdBefore"),
         None if (dead := _one_of(single, "deadLettered", frozenset({"true", "false"}))) is None else dead == "true",
         _prefix(single.get("q", "")),
         tuple(sorted(metadata)),
@@ -163,8 +163,9 @@ def _prefix(text: str) -> str:
     return text
 
 
-def _instant_ms(values: Mapping[str, str], name: str) -> int | None:
-    text = values.get(name)
+def read_instant_ms(query: Mapping[str, str], name: str) -> int | None:
+    """Return a time of the query. Raises Problem `bad_parameter`."""
+    text = query.get(name)
     if text is None:
         return None
     try:

@@ -5,7 +5,6 @@ Promises: an unknown or malformed filter is a refusal, never a wider answer; nob
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from contracts.endpoints import matches
 from contracts.events import CATALOGUE
@@ -13,13 +12,12 @@ from contracts.ids import is_job_id, minted_ms
 from contracts.positions import START, BadPosition, Position, before, entry_key, parse_position
 from contracts.wire import Entry
 from services.ingest.edge.problems import Problem
+from services.ingest.filters import CLOCK_SLACK_MS, MAX_TEXT, read_instant_ms
 
 FILTERS = frozenset({"jobId", "userId", "type", "after", "before", "from", "to"})
 OPERATOR_FILTERS = FILTERS | {"tenantId", "workerId"}
-MAX_TEXT = 256
 MAX_TYPES = 50
 MAX_PLACES = 64
-CLOCK_SLACK_MS = 600_000  # an id carries the clock of an ingest host, a position that of the store
 
 Key = tuple[int, int]
 
@@ -120,21 +118,6 @@ def read_places(text: str | None) -> tuple[Position, ...]:
     if len(parts) > MAX_PLACES or len({place.pool_code for place in found}) < len(found):
         raise Problem("bad_parameter", "after names each pool once")
     return found
-
-
-def read_instant_ms(query: Mapping[str, str], name: str) -> int | None:
-    """Return a time of the query. Raises Problem `bad_parameter`."""
-    text = query.get(name)
-    if text is None:
-        return None
-    try:
-        # A plus sign that was not escaped arrives as a space.
-        moment = datetime.fromisoformat(text.replace(" ", "+"))
-        if moment.tzinfo is None:
-            raise ValueError("no offset")
-        return max(0, int(moment.timestamp() * 1000))
-    except (ValueError, OverflowError):
-        raise Problem("bad_parameter", f"{name} is an RFC 3339 time with an offset") from None
 
 
 def _codes(asked: EventQuery) -> list[str | None]:

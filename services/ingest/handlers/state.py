@@ -14,8 +14,9 @@ from contracts.wire import Entry
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.events.finding import EventReader
-from services.ingest.events.query import Key, read_instant_ms
+from services.ingest.events.query import Key
 from services.ingest.events.standing import Standing
+from services.ingest.filters import read_instant_ms
 from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject

@@ -146,19 +146,15 @@ class KafkaSource(Service):
 
     async def _pool(self, position: Position) -> str:
         """Return the pool of a position. Raises Corrupt for one that is in no pool, Unavailable for one that is new."""
-        pool = self._served(position.pool_code)
+        directory = self._store.directory
+        pool = directory.configuration.pool_of_code(position.pool_code)
         if pool is None:
-            await self._store.directory.refresh()
-            pool = self._served(position.pool_code)
+            pool = (await directory.refresh()).pool_of_code(position.pool_code)
         if pool is None:
             raise Corrupt(str(position), "its pool is not known here")
         if pool not in self._channels:  # this process is about to be started again with it
             raise Unavailable(f"pool {pool}")
         return pool
-
-    def _served(self, code: str) -> str | None:
-        pools = self._store.directory.configuration.pools
-        return next((pool for pool, its_code in pools.items() if its_code == code), None)
 
 
 def _read(record: Record) -> tuple[Position, Entry]:
