@@ -59,3 +59,7 @@ async def configuration_log(store: Store, *types: str) -> list[Entry]:
     raw = await store.client.xrange(keys.log(keys.SYSTEM))
     entries = [decode(position.decode(), fields) for position, fields in raw]
     return [entry for entry in entries if entry.type in types]
+
+
+async def all_are(store: Store, delivery_ids: list[str], state: str) -> bool:
+    return {*await states(store, delivery_ids)} == {state}

@@ -141,3 +141,12 @@ async def notifier(
         async with asyncio.timeout(30):
             await running
         await store.aclose()
+
+
+async def attempts(store: Store) -> list[ev.WebhookAttempted]:
+    """All attempts in the log, oldest first."""
+    return [entry.event() for entry in await log_of(store, "webhook.attempted")]
+
+
+async def has_tried(store: Store, count: int) -> bool:
+    return len(await attempts(store)) >= count

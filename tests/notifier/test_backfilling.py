@@ -4,7 +4,6 @@ import signal
 from collections import Counter
 
 import orjson
-import pytest
 from standardwebhooks import Webhook
 
 from contracts import events as ev
@@ -31,13 +30,6 @@ from tests.notifier.receiver import Receiver, answer
 from tests.notifier.test_processes import Process
 
 FAR_MS = 1 << 50
-
-
-@pytest.fixture
-async def store(store: Store) -> Store:
-    """The open store, with a tenant that has a secret."""
-    await make_tenant(store)
-    return store
 
 
 async def ask(store: Store, endpoint: str, **asked) -> Backfill:

@@ -40,13 +40,6 @@ from tests.notifier.hooked import (
 from tests.notifier.receiver import Received, Receiver, after, answer
 
 
-@pytest.fixture
-async def store(store: Store) -> Store:
-    """The open store, with a tenant that has a secret."""
-    await make_tenant(store)
-    return store
-
-
 def bodies(receiver: Receiver) -> list[dict]:
     return [orjson.loads(request.body) for request in receiver.requests]
 

@@ -64,13 +64,6 @@ class Process:
             return await self.process.wait()
 
 
-@pytest.fixture
-async def store(store: Store) -> Store:
-    """The open store, with a tenant that has a secret."""
-    await make_tenant(store)
-    return store
-
-
 async def test_a_notifier_killed_again_and_again_loses_no_delivery(store, store_url):
     """Field case 92: 500 deliveries, most of them due at other times, kill -9 at random moments.
 

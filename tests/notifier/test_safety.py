@@ -24,19 +24,12 @@ from services.notifier.sending.record import Target, read_delivery
 from tests.ingest.api import running_api, settings_for
 from tests.ingest.webhooks import PATH, hooks_of
 from tests.notifier.endpoints import make_endpoint, name_of, plan, planned, states
-from tests.notifier.hooked import POOL, SECRET, TENANT, admit, finish, log_of, make_tenant, notifier, settled, until
+from tests.notifier.hooked import POOL, SECRET, TENANT, admit, finish, log_of, notifier, settled, until
 from tests.notifier.receiver import Behaviour, Receiver, answer
 from tests.notifier.test_delivery import closed_port
 from tests.notifier.test_processes import Process
 from tests.outbound.dns_server import dns_server
 from tests.outbound.proxy import connect_proxy
-
-
-@pytest.fixture
-async def store(store: Store) -> Store:
-    """The open store, with a tenant that has a secret."""
-    await make_tenant(store)
-    return store
 
 
 def echo(status: int, receiver: Receiver) -> Behaviour:

@@ -5,7 +5,6 @@ import itertools
 import time
 
 import orjson
-import pytest
 from standardwebhooks import Webhook
 
 from contracts import events as ev
@@ -21,27 +20,16 @@ from tests.notifier.hooked import (
     SECRET,
     admit,
     append,
+    attempts,
     completed,
     finish,
     log_of,
-    make_tenant,
     notifier,
     settled,
     started,
     until,
 )
 from tests.notifier.receiver import Receiver, after, answer, silent
-
-
-@pytest.fixture
-async def store(store: Store) -> Store:
-    """The open store, with a tenant that has a secret."""
-    await make_tenant(store)
-    return store
-
-
-async def attempts(store: Store) -> list[ev.WebhookAttempted]:
-    return [entry.event() for entry in await log_of(store, "webhook.attempted")]
 
 
 async def test_a_finished_job_is_told_with_signature_result_and_the_state_of_its_moment(store, store_url):

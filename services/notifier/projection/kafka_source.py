@@ -7,22 +7,21 @@ which makes no second delivery.
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 import orjson
-from mode import Service
 
 from contracts.envelope import entry_of
 from contracts.errors import Corrupt, Unavailable
 from contracts.positions import Position
 from contracts.store import Store
-from contracts.store.log import Poison, pause
+from contracts.store.log import Poison
 from contracts.telemetry import Logger
 from contracts.wire import Entry
-from services.notifier.projection.batch import Batch, InHand
+from services.notifier.projection.batch import Batch
 from services.notifier.projection.kafka_client import Record, TopicReader
+from services.notifier.projection.reading import Reading
 
 BATCH = 500
 BLOCK_MS = 1000
@@ -32,7 +31,7 @@ HAND_ON_S = 2.0  # how long others wait for partitions that go to them
 Parts = dict[str, list[Entry | Poison]]
 
 
-class KafkaSource(Service):
+class KafkaSource(Reading):
     """One consumer of the topic, for all pools of this process."""
 
     def __init__(
@@ -45,39 +44,12 @@ class KafkaSource(Service):
         *,
         block_ms: int = BLOCK_MS,
     ) -> None:
-        super().__init__()
-        self._store, self._channels, self._log, self._block_ms = store, channels, log, block_ms
+        super().__init__(log)
+        self._store, self._channels, self._block_ms = store, channels, block_ms
         self._reader = TopicReader(servers, topic, self._on_revoked)
-        self._in_hand = InHand()
         self._round: dict[int, int] = {}  # what the round in hand allows to commit, by partition
         self._is_whole = True  # whether each part of it that is settled was handled
         self._due: dict[int, int] = {}  # to be committed
-        self._stop, self._ended = asyncio.Event(), asyncio.Event()
-
-    async def on_start(self) -> None:
-        """Begin where the group committed, also after a crash."""
-        self._stop.clear()
-        self._ended.clear()
-
-    @Service.task
-    async def _read_on(self) -> None:
-        failures = 0
-        try:
-            while not self._stop.is_set():
-                failures = await self._read_or_fail(failures)
-        finally:
-            self._ended.set()
-
-    async def _read_or_fail(self, failures: int) -> int:
-        try:
-            await self._read_once()
-            return 0
-        except Unavailable as error:
-            self._log.warning("reading_failed", reason=str(error))
-        except Exception:
-            self._log.exception("reading_failed")
-        await pause(failures, self._stop, random.random())
-        return failures + 1
 
     async def on_stop(self) -> None:
         """Read nothing more, let the agents finish and commit what they were given, and leave the group."""

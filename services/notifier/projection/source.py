@@ -7,19 +7,19 @@ hand.
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from mode import Service
 
-from contracts.errors import StoreUnavailable, Unavailable
+from contracts.errors import StoreUnavailable
 from contracts.positions import START
 from contracts.store import Store, keys
-from contracts.store.log import Abandoned, Message, Poison, pause
+from contracts.store.log import Abandoned, Message, Poison
 from contracts.telemetry import Logger
 from contracts.wire import Entry
-from services.notifier.projection.batch import Batch, InHand
+from services.notifier.projection.batch import Batch
+from services.notifier.projection.reading import Reading
 
 GROUP = keys.GROUP_NOTIFIER
 BATCH = 100
@@ -36,7 +36,7 @@ TIDY_EVERY_S = 600.0
 CONSUMER_IDLE_MS = 3_600_000
 
 
-class GroupSource(Service):
+class GroupSource(Reading):
     """One consumer of one pool's log."""
 
     def __init__(
@@ -50,47 +50,22 @@ class GroupSource(Service):
         block_ms: int = BLOCK_MS,
         abandoned_ms: int = ABANDONED_MS,
     ) -> None:
-        super().__init__()
+        super().__init__(log.bind(pool=pool, consumer=consumer))
         self._store, self._pool, self._consumer = store, pool, consumer
         self._hand_over = hand_over
-        self._log = log.bind(pool=pool)
         self._block_ms = block_ms
         self._abandoned_ms = abandoned_ms
         self._reader = store.group(pool, GROUP, consumer)
         self._side = store.group(pool, GROUP, consumer)  # not held up by a read that blocks
         self._held: set[str] = set()
-        self._in_hand = InHand()
-        self._stop = asyncio.Event()
-        self._ended = asyncio.Event()
         self._take_over_from = START
         self._take_over_at_s = 0.0
         self._tidy_at_s = 0.0
 
     async def on_start(self) -> None:
         """Begin with what this consumer already owns, also after a crash."""
-        self._stop.clear()
-        self._ended.clear()
+        await super().on_start()
         self._reader.own_again()
-
-    @Service.task
-    async def _read_on(self) -> None:
-        failures = 0
-        try:
-            while not self._stop.is_set():
-                failures = await self._read_or_fail(failures)
-        finally:
-            self._ended.set()
-
-    async def _read_or_fail(self, failures: int) -> int:
-        try:
-            await self._read_once()
-            return 0
-        except Unavailable:
-            pass
-        except Exception:
-            self._log.exception("reading_failed", consumer=self._consumer)
-        await pause(failures, self._stop, random.random())
-        return failures + 1
 
     @Service.task
     async def _keep_on(self) -> None:
