@@ -14,6 +14,7 @@ from contracts.job import FIELDS
 from contracts.signed_url import sign_path
 from contracts.store import Store, keys
 from services.notifier.service import Notifier
+from tests.harness.proxy import Proxy
 from tests.notifier.hooked import (
     POOL,
     PUBLIC_URL,
@@ -30,6 +31,7 @@ from tests.notifier.hooked import (
     until,
 )
 from tests.notifier.receiver import Receiver, after, answer, silent
+from tests.servers import Server
 
 
 async def test_a_finished_job_is_told_with_signature_result_and_the_state_of_its_moment(store, store_url):
@@ -202,6 +204,22 @@ async def test_a_result_of_five_megabytes_stays_out_of_the_webhook(store, store_
     body = Webhook(SECRET).verify(requests[0].body, requests[0].headers)
     assert (body["data"]["truncated"], body["data"]["omitted"]) == (True, ["result"])
     assert body["resultUrl"]
+
+
+async def test_a_webhook_whose_planning_is_cut_off_after_its_event_was_written_goes_out(store, store_server: Server):
+    """Field case 94: the event is in, the next write about it fails; no sweep is needed, the event is still pending."""
+    proxy = Proxy(store_server.socket)
+    await proxy.open()
+    failing = proxy.cut_at(b"hr_plan_")
+    async with Receiver([answer(200)]) as receiver, notifier(proxy.url):
+        await finish(store, await admit(store, receiver.url(), events=["job.completed"]))
+        await failing.met.wait()
+        assert await store.client.zcard(keys.due(POOL)) == 0
+        failing.lift()
+        await receiver.wait_for_requests(1)
+        await until(lambda: settled(store))
+    await proxy.close()
+    assert [attempt.outcome for attempt in await attempts(store)] == ["status_200"]
 
 
 async def test_events_that_nobody_subscribes_to_cost_no_look_up(store, store_url):
