@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from contracts.errors import Corrupt
-from contracts.ids import event_id
+from contracts.ids import entry_event_id, event_id
 from contracts.job import JobState
 from contracts.positions import BadPosition, Position, entry_ms, parse_position
 from contracts.times import instant
@@ -30,6 +30,10 @@ _SCHEDULER = frozenset(
 _EITHER = frozenset({"job.queued", "job.attempt_failed", "job.failed"})
 # What is in the log alone: the tenant of the fair choice is mostly another one.
 _INSIDE = {"job.assigned": frozenset({"anchor"})}
+
+
+# Of what belongs to no job: who writes events of this kind.
+_SOURCE_OF_KIND = {"webhook": "notifier", "log": "archivist", "slot": "scheduler", "policy": "scheduler"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,32 @@ def event_view(entry: Entry, before: JobState, after: JobState, origin: Origin) 
         "attempt": after.attempt,
         "correlationId": entry.subject,
         "data": _with_urls(data, origin.public_url),
+    }
+
+
+def entry_view(entry: Entry, origin: Origin) -> JsonObject:
+    """Return an event that belongs to no job as the same kind of record: what an operator sees."""
+    data = entry.raw_data()
+    kind = entry.type.partition(".")[0]
+    source = f"worker/{entry.subject}" if kind == "worker" else _SOURCE_OF_KIND.get(kind, "headrace")
+    name, _, actor_id = source.partition("/")
+    time = instant(entry_ms(entry.position))
+    return {
+        "id": entry_event_id(origin.pool_code, origin.epoch, entry.position),
+        "type": entry.type,
+        "version": entry.version,
+        "position": str(Position(origin.pool_code, origin.epoch, entry.position)),
+        "sequence": entry.sequence,
+        "time": time,
+        "recordedTime": time,
+        "subject": entry.subject,
+        "tenantId": data.get("tenantId"),
+        "source": source,
+        "actor": {"type": name, "id": actor_id or name},
+        "fence": entry.fence,
+        "attempt": 0,
+        "correlationId": entry.subject,
+        "data": data,
     }
 
 

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+from contracts.agents.batch import Batch
 from contracts.errors import Unavailable
 from contracts.store import Store, keys
 from contracts.store.log import Poison, pause
@@ -21,7 +22,6 @@ from services.notifier.payload import Links
 from services.notifier.planning.batch_planner import BatchPlanner, Entries
 from services.notifier.planning.deliveries import Plan
 from services.notifier.planning.notices import Source
-from services.notifier.projection.batch import Batch
 
 GROUP = keys.GROUP_NOTIFIER
 TRIES_MAX = 3

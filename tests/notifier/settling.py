@@ -6,8 +6,8 @@ import logging
 
 import faust.streams
 
-from services.notifier.projection.batch import Batch
-from services.notifier.projection.frontier import BatchChannel, ProjectionApp
+from contracts.agents.batch import Batch
+from contracts.agents.frontier import AgentApp, BatchChannel
 
 seen: list[str] = [f"cython {faust.streams._CStreamIterator is not None}"]
 
@@ -18,7 +18,7 @@ class Agent:
     def __init__(self, *names: str) -> None:
         self.began: asyncio.Queue[str] = asyncio.Queue()
         self.going_on = asyncio.Event()
-        self.app = ProjectionApp("settling")
+        self.app = AgentApp("settling")
         channel = BatchChannel(self.app)
         self.app.add_agent("plan", channel, self._body)
         for name in names:

@@ -13,12 +13,12 @@ import structlog
 import structlog.testing
 import structlog.typing
 
+from contracts.agents.batch import Batch
 from contracts.store import Store, keys
 from contracts.store.deliveries import PlannedDelivery
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
 from services.notifier.projection.app import Feed, assemble, from_groups, from_kafka
-from services.notifier.projection.batch import Batch
 from services.notifier.projection.kafka_source import KafkaSource
 from tests.notifier.hooked import POOL, admit, append, finish, make_tenant, started, until
 from tests.notifier.kafka import Broker, Record, records_of

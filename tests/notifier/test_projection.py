@@ -11,6 +11,8 @@ import pytest
 import structlog
 from redis.exceptions import ResponseError
 
+from contracts.agents.batch import Batch
+from contracts.agents.beside import Running, Supervisor
 from contracts.errors import Corrupt, StoreFull, StoreUnavailable
 from contracts.store import Store, keys
 from contracts.store.log import Poison
@@ -20,8 +22,6 @@ from contracts.wire import Entry
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
 from services.notifier.projection.app import assemble
-from services.notifier.projection.batch import Batch
-from services.notifier.projection.beside import Running, Supervisor
 from services.notifier.projection.source import ALONE, GROUP, TRIES_MAX, GroupSource
 from tests.notifier.hooked import POOL, admit, log_of, pending, until
 

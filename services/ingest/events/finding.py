@@ -7,6 +7,7 @@ import orjson
 
 from contracts.archive import Archive
 from contracts.archive.backward import digest_of
+from contracts.archive.stories import PoolJobs
 from contracts.envelope import JsonObject
 from contracts.ids import BadId, event_named
 from contracts.positions import Position
@@ -15,8 +16,7 @@ from services.ingest.context import Context
 from services.ingest.cursor import BadCursor, seal, unseal
 from services.ingest.edge.problems import Problem
 from services.ingest.events.query import EventQuery
-from services.ingest.events.scan import MAX_SCANNED, Ground, PoolScan, Scan, origins_of
-from services.ingest.events.stories import PoolJobs
+from services.ingest.events.scan import MAX_SCANNED, Ground, PoolScan, Scan
 
 
 class EventReader:
@@ -89,7 +89,7 @@ class EventReader:
         owners = await ground.jobs.owners([entry], (), with_users=False)
         if job_id not in owners or owners[job_id].tenant_id != tenant_id:
             return None
-        (view,) = await ground.jobs.views([entry], owners, await origins_of(ground, [entry.position]))
+        (view,) = await ground.jobs.views([entry], owners, await ground.origins([entry.position]))
         return view | {"hash": await digest_of(self._archive, meta.name, entry.position)}
 
     def ground(self, pool: str) -> Ground:

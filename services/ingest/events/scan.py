@@ -6,11 +6,12 @@ is always where the next call must go on; one call looks at MAX_SCANNED entries 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from contracts.archive import Archive, Gone
-from contracts.archive.backward import older, segment_of
+from contracts.archive.backward import older
+from contracts.archive.stories import Owners, PoolJobs, origins_of
 from contracts.envelope import JsonObject, Origin
 from contracts.positions import Position, before, entry_key, next_key
 from contracts.store import Store
@@ -18,7 +19,6 @@ from contracts.store.records import Record
 from contracts.wire import Entry
 from services.ingest.edge.problems import Problem
 from services.ingest.events.query import EventQuery
-from services.ingest.events.stories import Owners, PoolJobs
 from services.ingest.views.jobs import Place
 
 MAX_SCANNED = 10_000
@@ -33,6 +33,11 @@ class Ground:
     jobs: PoolJobs
     store: Store
     archive: Archive
+
+    async def origins(self, positions: Iterable[str]) -> dict[str, Origin]:
+        """Return where positions lie."""
+        live = Origin(self.place.code, self.place.epoch, self.place.public_url)
+        return await origins_of(self.archive, self.place.pool, live, positions)
 
 
 class PoolScan:
@@ -180,18 +185,7 @@ async def _views(picked: Sequence[tuple[PoolScan, Entry]]) -> list[JsonObject]:
     views: dict[tuple[int, str], JsonObject] = {}
     for pool in {id(pool): pool for pool, _ in picked}.values():
         entries = sorted((entry for of, entry in picked if of is pool), key=lambda entry: entry_key(entry.position))
-        origins = await origins_of(pool.ground, [entry.position for entry in entries])
+        origins = await pool.ground.origins(entry.position for entry in entries)
         for view, entry in zip(await pool.ground.jobs.views(entries, pool.owners, origins), entries, strict=True):
             views[id(pool), entry.position] = view
     return [views[id(pool), entry.position] for pool, entry in picked]
-
-
-async def origins_of(ground: Ground, positions: Sequence[str]) -> dict[str, Origin]:
-    """Return where positions lie: those that are sealed in the epoch of their segment."""
-    place = ground.place
-    names = await ground.archive.segments(place.pool)
-    found: dict[str, Origin] = {}
-    for position in positions:
-        name = segment_of(names, position) if names else None
-        found[position] = Origin(place.code, place.epoch if name is None else name.epoch, place.public_url)
-    return found

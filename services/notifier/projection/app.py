@@ -3,36 +3,28 @@
 Imported late, and in a thread: Faust takes half a second.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from mode import Service
 
+from contracts.agents import assembling
+from contracts.agents.assembling import Feed, HandOver
+from contracts.agents.beside import Running
+from contracts.agents.frontier import AgentApp
 from contracts.store import Store, keys
 from contracts.telemetry import Logger
 from services.notifier.planner import Planner
-from services.notifier.projection.batch import Batch
-from services.notifier.projection.beside import Running, Supervisor
-from services.notifier.projection.frontier import BatchChannel, ProjectionApp
 from services.notifier.projection.kafka_source import KafkaSource
 from services.notifier.projection.source import GroupSource
-
-HandOver = Callable[[Batch], None]
-Feed = Callable[[Mapping[str, HandOver]], Sequence[Service]]  # what agents of these pools are to be fed by
 
 __all__ = ["Running", "assemble", "from_groups", "from_kafka", "with_configuration"]
 
 
-def assemble(planners: Mapping[str, Planner], feed: Feed, beside: Sequence[Running]) -> ProjectionApp:
+def assemble(planners: Mapping[str, Planner], feed: Feed, beside: Sequence[Running]) -> AgentApp:
     """Put the app together; it runs between `start` and `stop`, and `crashed` says that it cannot go on."""
-    app = ProjectionApp("headrace-notifier")
-    channels: dict[str, HandOver] = {}
-    for pool, planner in planners.items():
-        channel = BatchChannel(app)
-        app.add_agent(f"plan-{pool}", channel, planner.run)
-        channels[pool] = channel.hand_over
-    app.run_beside(Supervisor(*feed(channels), *beside))
-    return app
+    bodies = {pool: planner.run for pool, planner in planners.items()}
+    return assembling.assemble("headrace-notifier", "plan", bodies, feed, beside)
 
 
 def from_groups(store: Store, consumer: str, log: Logger, block_ms: int) -> Feed:

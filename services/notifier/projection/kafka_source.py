@@ -12,16 +12,16 @@ from contextlib import suppress
 
 import orjson
 
+from contracts.agents.batch import Batch
+from contracts.agents.reading import Reading
 from contracts.envelope import entry_of
 from contracts.errors import Corrupt, Unavailable
+from contracts.kafka.reader import Record, TopicReader
 from contracts.positions import Position
 from contracts.store import Store
 from contracts.store.log import Poison
 from contracts.telemetry import Logger
 from contracts.wire import Entry
-from services.notifier.projection.batch import Batch
-from services.notifier.projection.kafka_client import Record, TopicReader
-from services.notifier.projection.reading import Reading
 
 BATCH = 500
 BLOCK_MS = 1000

@@ -12,14 +12,14 @@ from contextlib import suppress
 
 from mode import Service
 
+from contracts.agents.batch import Batch
+from contracts.agents.reading import Reading
 from contracts.errors import StoreUnavailable
 from contracts.positions import START
 from contracts.store import Store, keys
 from contracts.store.log import Abandoned, Message, Poison
 from contracts.telemetry import Logger
 from contracts.wire import Entry
-from services.notifier.projection.batch import Batch
-from services.notifier.projection.reading import Reading
 
 GROUP = keys.GROUP_NOTIFIER
 BATCH = 100

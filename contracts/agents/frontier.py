@@ -21,7 +21,7 @@ from faust.types.tuples import Message
 from mode import Service
 from mode.utils.queues import FlowControlEvent, ThrowableQueue
 
-from services.notifier.projection.batch import Batch
+from contracts.agents.batch import Batch
 
 Body = Callable[[AsyncIterator[Batch]], Awaitable[None]]
 _NOWHERE = Message("batches", 0, 0, 0.0, 0, None, None, None, None, tp=TP("batches", 0))
@@ -81,7 +81,7 @@ class _AgentsOnly(BootStrategy):
     enable_sensors = False
 
 
-class ProjectionApp(faust.App):
+class AgentApp(faust.App):
     """A Faust app that talks to no broker, writes to no directory and is run by whoever awaits `start` and `stop`."""
 
     BootStrategy = _AgentsOnly

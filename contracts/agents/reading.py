@@ -6,10 +6,10 @@ from abc import abstractmethod
 
 from mode import Service
 
+from contracts.agents.batch import InHand
 from contracts.errors import Unavailable
 from contracts.store.log import pause
 from contracts.telemetry import Logger
-from services.notifier.projection.batch import InHand
 
 
 class Reading(Service):

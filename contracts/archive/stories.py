@@ -8,25 +8,22 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from contracts.archive import Archive
-from contracts.archive.backward import story
-from contracts.envelope import JsonObject, Origin, event_view
+from contracts.archive.backward import segment_of, story
+from contracts.archive.reading import Archive
+from contracts.envelope import JsonObject, Origin, entry_view, event_view
 from contracts.errors import Corrupt
 from contracts.events import JobCreated
-from contracts.ids import entry_event_id, is_job_id
+from contracts.ids import is_job_id
 from contracts.job import JobState
 from contracts.job_fold import evolve
-from contracts.positions import Position, entry_ms
 from contracts.recent import Recent
 from contracts.store import Store
 from contracts.store.jobs import MOST_EVENTS
-from contracts.times import instant
 from contracts.wire import Entry
 
 OWNERS_KEPT = 20_000
 STATES_KEPT = 4_096
 AT_ONCE = 16  # jobs read at the same time
-_SOURCES = {"webhook": "notifier", "log": "archivist", "slot": "scheduler", "policy": "scheduler"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,27 +132,11 @@ def _view(entry: Entry, moments: Moments, origin: Origin) -> JsonObject:
     return entry_view(entry, origin)
 
 
-def entry_view(entry: Entry, origin: Origin) -> JsonObject:
-    """Return an event that belongs to no job as the same kind of record: what an operator sees."""
-    data = entry.raw_data()
-    kind = entry.type.partition(".")[0]
-    source = f"worker/{entry.subject}" if kind == "worker" else _SOURCES.get(kind, "headrace")
-    name, _, actor_id = source.partition("/")
-    time = instant(entry_ms(entry.position))
-    return {
-        "id": entry_event_id(origin.pool_code, origin.epoch, entry.position),
-        "type": entry.type,
-        "version": entry.version,
-        "position": str(Position(origin.pool_code, origin.epoch, entry.position)),
-        "sequence": entry.sequence,
-        "time": time,
-        "recordedTime": time,
-        "subject": entry.subject,
-        "tenantId": data.get("tenantId"),
-        "source": source,
-        "actor": {"type": name, "id": actor_id or name},
-        "fence": entry.fence,
-        "attempt": 0,
-        "correlationId": entry.subject,
-        "data": data,
-    }
+async def origins_of(archive: Archive, pool: str, live: Origin, positions: Iterable[str]) -> dict[str, Origin]:
+    """Return where positions lie: those that are sealed in the epoch of their segment, others in the log as it is."""
+    names = await archive.segments(pool)
+    found: dict[str, Origin] = {}
+    for position in positions:
+        name = segment_of(names, position) if names else None
+        found[position] = live if name is None else replace(live, epoch=name.epoch)
+    return found
