@@ -124,9 +124,8 @@ async def _raw_and_zstd(store: Store) -> int:
 
 async def _read(archive: Archive) -> int:
     count = 0
-    async for batch in archive.read(POOL, None, (await archive.segments(POOL))[-1].last):
-        for record in batch:
-            entry = record.entry()
+    async for batch in archive.entries(POOL, None, (await archive.segments(POOL))[-1].last):
+        for entry in batch:
             orjson.loads(entry.data)  # type: ignore[union-attr]
         count += len(batch)
     return count

@@ -6,7 +6,7 @@ Fields of an entry: `t` type (with `/2` and so on from version 2), `j` subject (
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import orjson
 from pydantic import ValidationError
@@ -73,17 +73,26 @@ def wire_type(event: Event) -> str:
 def decode(position: str, fields: Mapping[str, str] | Mapping[bytes, bytes]) -> Entry:
     """Read one stream entry, bytes as the store returns them or texts. Raises Corrupt when a field is missing."""
     try:
-        raw: Mapping[Any, Any] = fields if b"t" in fields else {_raw(name): _raw(text) for name, text in fields.items()}
-        event_type, _, version = raw[b"t"].decode().partition("/")
-        return Entry(
-            position, event_type, raw[b"j"].decode(), raw[b"d"], int(version or 1), int(raw.get(b"n", 0)),
-            int(raw.get(b"f", 0)), raw.get(b"p", b"").decode(), b"h" in raw,
-        )  # fmt: skip
-    except (KeyError, ValueError) as error:  # UnicodeDecodeError among them
+        if b"t" in fields:
+            return _of_bytes(position, cast(Mapping[bytes, bytes], fields))
+        return _of_texts(position, cast(Mapping[str, str], fields))
+    except (KeyError, ValueError) as error:  # UnicodeError among them
         # The name of a field that is missing, but no text of the entry: what is written down ends up in logs.
         what = repr(error) if isinstance(error, KeyError) else type(error).__name__
         raise Corrupt(position, f"the entry cannot be read: {what}") from error
 
 
-def _raw(value: str | bytes) -> bytes:
-    return value.encode() if isinstance(value, str) else value
+def _of_bytes(position: str, raw: Mapping[bytes, bytes]) -> Entry:
+    event_type, _, version = raw[b"t"].decode().partition("/")
+    return Entry(
+        position, event_type, raw[b"j"].decode(), raw[b"d"], int(version or 1), int(raw.get(b"n", 0)),
+        int(raw.get(b"f", 0)), raw.get(b"p", b"").decode(), b"h" in raw,
+    )  # fmt: skip
+
+
+def _of_texts(position: str, raw: Mapping[str, str]) -> Entry:
+    event_type, _, version = raw["t"].partition("/")
+    return Entry(
+        position, event_type, raw["j"], raw["d"].encode(), int(version or 1), int(raw.get("n", 0)),
+        int(raw.get("f", 0)), raw.get("p", ""), "h" in raw,
+    )  # fmt: skip

@@ -4,30 +4,37 @@ Promises: no hole between what one call gives and the next, also while segments 
 beside it. Raises Corrupt, Unavailable.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 
 from contracts.archive.chain import link
+from contracts.archive.lines import Lines
 from contracts.archive.names import SegmentName
 from contracts.archive.reading import Archive
-from contracts.archive.segments import Segment
 from contracts.positions import before, entry_key
 from contracts.store import Store
-from contracts.store.records import Record, preceding
+from contracts.store.log import Poison
+from contracts.store.records import preceding
 from contracts.wire import Entry
 
 
-async def older(store: Store, archive: Archive, pool: str, below: str | None, count: int) -> Sequence[Record]:
+async def older(
+    store: Store, archive: Archive, pool: str, below: str | None, count: int
+) -> Sequence[Entry | Poison]:  # fmt: skip
     """Return what comes before `below`, newest first; None begins at the end of the log. [] where nothing does."""
     # The log is always the newest part of everything: what it has below a place has no hole up to that place.
     found = await preceding(store.client, pool, None if below is None else before(below), count)
     if found:
-        return found
+        return [record.entry() for record in found]
     names = await archive.segments(pool)
-    earlier = [name for name in names if below is None or entry_key(name.first) < entry_key(below)]
-    if not earlier:
+    number = (
+        len(names) if below is None else bisect_left(names, entry_key(below), key=lambda name: entry_key(name.first))
+    )
+    if not number:
         return []
-    records = (await archive.open(pool, earlier[-1])).records
-    return [record for record in reversed(records) if below is None or entry_key(record.position) < entry_key(below)]
+    lines = await archive.lines(pool, names[number - 1])
+    end = len(lines.inner) if below is None else lines.at_or_behind(below)
+    return (await archive.run(lines.entries, max(0, end - count), end))[::-1]
 
 
 async def story(store: Store, archive: Archive, pool: str, last: Entry, most: int) -> list[Entry]:
@@ -44,18 +51,25 @@ async def story(store: Store, archive: Archive, pool: str, last: Entry, most: in
     return found[::-1]
 
 
-async def digest_of(archive: Archive, pool: str, position: str) -> str | None:
-    """Return the chain's digest after the entry at `position`; None while it is not sealed."""
-    name = segment_of(await archive.segments(pool), position)
-    if name is None:
-        return None
-    return await archive.run(_digest_at, await archive.open(pool, name), position)
+async def digests_of(archive: Archive, pool: str, positions: Iterable[str]) -> dict[str, str]:
+    """Return the chain's digest after each of these entries, as far as they are sealed."""
+    names = await archive.segments(pool)
+    wanted: dict[SegmentName, list[str]] = {}
+    for position in positions:
+        name = segment_of(names, position)
+        if name is not None:
+            wanted.setdefault(name, []).append(position)
+    found: dict[str, str] = {}
+    for name, inside in wanted.items():
+        found |= await archive.run(_digests, await archive.lines(pool, name), frozenset(inside))
+    return found
 
 
 def segment_of(names: Sequence[SegmentName], position: str) -> SegmentName | None:
-    """Return the segment that a position lies in."""
+    """Return the segment that a position lies in, of segments in order."""
     key = entry_key(position)
-    return next((name for name in names if entry_key(name.first) <= key <= entry_key(name.last)), None)
+    number = bisect_left(names, key, key=lambda name: entry_key(name.last))
+    return names[number] if number < len(names) and entry_key(names[number].first) <= key else None
 
 
 async def _live(store: Store, pool: str, position: str) -> list[Entry]:
@@ -64,10 +78,10 @@ async def _live(store: Store, pool: str, position: str) -> list[Entry]:
     return [entry] if isinstance(entry, Entry) else []
 
 
-def _digest_at(segment: Segment, position: str) -> str | None:
-    digest = segment.before
-    for record in segment.records:
+def _digests(lines: Lines, positions: frozenset[str]) -> dict[str, str]:
+    digest, found = lines.before, dict[str, str]()
+    for record in lines.records(0, lines.behind(max(positions, key=entry_key))):
         digest = link(digest, record)
-        if record.position == position:
-            return digest.hex()
-    return None
+        if record.position in positions:
+            found[record.position] = digest.hex()
+    return found

@@ -6,12 +6,13 @@ Does not promise that the archive is untouched: `segments.first_bad` and `audit 
 """
 
 import functools
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import ParamSpec, TypeVar
+from typing import Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from contracts.archive import segments
+from contracts.archive.lines import Lines, split
 from contracts.archive.names import SegmentName
 from contracts.archive.segments import Segment
 from contracts.archive.shelf import SegmentShelf
@@ -21,14 +22,17 @@ from contracts.ids import minted_ms
 from contracts.positions import START, before, entry_key, entry_ms, next_key
 from contracts.store import Store
 from contracts.store.archive import Manifest
+from contracts.store.log import Poison
 from contracts.store.records import Record, RecordReader, may_lack
 from contracts.threads import Threads
 from contracts.wire import Entry
 
 SKEW_MS = 3_600_000  # of the clocks of those that mint ids
 MOST_KEPT = 4  # unpacked segments, some 3 MB each
+READ_AHEAD = 5_000  # of a segment
 P = ParamSpec("P")
-T = TypeVar("T")
+R = TypeVar("R")
+T = TypeVar("T", bound="_Placed")
 
 
 class Gone(HeadraceError):
@@ -50,7 +54,8 @@ class Archive:
         self._log = RecordReader(store.channel())
         self._threads = Threads(2, "archive")
         self._names: dict[str, tuple[str, list[SegmentName]]] = {}
-        self._unpacked: OrderedDict[str, bytes] = OrderedDict()
+        self._unpacked: OrderedDict[str, Lines] = OrderedDict()
+        self._trimmed: dict[str, str] = {}  # what lies below is not in the log any more, and never comes back
 
     async def segments(self, pool: str) -> list[SegmentName]:
         """Return the sealed segments of a pool, in order."""
@@ -59,12 +64,12 @@ class Archive:
 
     async def open(self, pool: str, name: SegmentName) -> Segment:
         """Return one segment. Raises Corrupt, Unavailable."""
-        return await self.run(segments.parse, await self._lines(pool, name), name.key(pool))
+        return await self.run(segments.whole, await self.lines(pool, name))
 
     async def read(
         self, pool: str, after: str | None = START, until: str | None = None, count: int = 1000
-    ) -> AsyncIterator[list[Record]]:
-        """Give what follows `after`, up to and with `until`, at most `count` at a time.
+    ) -> AsyncIterator[Sequence[Record]]:
+        """Give what follows `after`, up to and with `until`, at most `count` at a time, as it is: to verify it.
 
         Args:
             after: None begins with the oldest entry there is.
@@ -72,37 +77,58 @@ class Archive:
 
         Raises Gone, Corrupt, Unavailable.
         """
+        async for batch in self._batches(pool, after, until, count, _EXACT):
+            yield batch
+
+    async def entries(
+        self, pool: str, after: str | None = START, until: str | None = None, count: int = 1000
+    ) -> AsyncIterator[Sequence[Entry | Poison]]:
+        """Give the same as `read`, read as entries."""
+        async for batch in self._batches(pool, after, until, count, _ENTRIES):
+            yield batch
+
+    async def next(self, pool: str, after: str, count: int) -> Sequence[Entry | Poison]:
+        """Return up to `count` entries that follow `after`, fewer where a segment ends. Raises as `read`."""
+        return await self._next(pool, after, count, count, _ENTRIES)
+
+    async def _batches(
+        self, pool: str, after: str | None, until: str | None, count: int, form: "_Form[T]"
+    ) -> AsyncIterator[Sequence[T]]:
         at = await self.oldest(pool) if after is None else after
         last = None if until is None else entry_key(until)
         while last is None or entry_key(at) < last:
-            found = await self.next(pool, at, count)
+            found = await self._next(pool, at, count, READ_AHEAD, form)
             if not found:
                 return
-            for start in range(0, len(found), count):
-                batch = [
-                    record
-                    for record in found[start : start + count]
-                    if last is None or entry_key(record.position) <= last
-                ]
-                if batch:
-                    yield batch
             at = found[-1].position
+            if last is not None and entry_key(at) > last:
+                found = found[: bisect_right(found, last, key=lambda each: entry_key(each.position))]
+            for start in range(0, len(found), count):
+                yield found[start : start + count]
 
-    async def next(self, pool: str, after: str, count: int) -> Sequence[Record]:
-        """Return what follows `after`: the next entries of the log, or the rest of a segment. Raises as `read`."""
-        live, trimmed = await self._log.after(pool, after, count)
-        if not may_lack(after, trimmed):
-            return live
+    async def _next(self, pool: str, after: str, of_log: int, of_segment: int, form: "_Form[T]") -> Sequence[T]:
+        """Return what follows `after`: the next entries of the log, or of a segment."""
+        found = await self._place(pool, after) if may_lack(after, self._trimmed.get(pool, START)) else None
+        if found is None:
+            live, self._trimmed[pool] = await self._log.after(pool, after, of_log)
+            if not may_lack(after, self._trimmed[pool]):
+                return form.of_log(live)
+            if (found := await self._place(pool, after)) is None:
+                raise Gone(after, live[0].position if live else self._trimmed[pool])
+        lines, place = found
+        return await self.run(form.of_lines, lines, place, place + of_segment)
+
+    async def _place(self, pool: str, after: str) -> tuple[Lines, int] | None:
+        """Return the segment that holds what follows `after`, and where; None when the archive has it not."""
         manifest = await self._store.archive.manifest(pool) or Manifest()
-        first = live[0].position if live else trimmed
         if entry_key(manifest.upto) <= entry_key(after) or may_lack(after, manifest.below):
-            raise Gone(after, first)
+            return None
         names = await self._sealed(pool, manifest.upto)
-        place = bisect_left(names, next_key(after), key=lambda name: entry_key(name.last))
-        if place == len(names):
-            raise Gone(after, first)
-        records = (await self.open(pool, names[place])).records
-        return records[bisect_left(records, next_key(after), key=lambda record: entry_key(record.position)) :]
+        number = bisect_left(names, next_key(after), key=lambda name: entry_key(name.last))
+        if number == len(names):
+            return None
+        lines = await self.lines(pool, names[number])
+        return lines, lines.behind(after)
 
     async def oldest(self, pool: str) -> str:
         """Return a position right before the oldest entry there is."""
@@ -124,7 +150,7 @@ class Archive:
             place = bisect_left(names, entry_key(position), key=lambda name: entry_key(name.last))
             if place == len(names):
                 break
-            walked = await self.run(_walk, await self._lines(pool, names[place]), position, after, most - len(found))
+            walked = await self.run(_walk, await self.lines(pool, names[place]), position, after, most - len(found))
             found += walked
             if not walked or walked[-1].sequence <= after + 1:
                 break
@@ -159,7 +185,7 @@ class Archive:
             if job_id in kept:
                 yield name, kept
 
-    async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run what asks the store of objects, or takes long, in a thread. Raises Unavailable for StoreAway."""
         try:
             return await self._threads.run(functools.partial(call, *args, **kwargs))
@@ -175,21 +201,41 @@ class Archive:
             self._names[pool] = (upto, names)
         return names
 
-    async def _lines(self, pool: str, name: SegmentName) -> bytes:
+    async def lines(self, pool: str, name: SegmentName) -> Lines:
+        """Return the lines of one segment. Raises Corrupt, Unavailable."""
         key = name.key(pool)
         lines = self._unpacked.get(key)
         if lines is None:
-            lines = self._unpacked[key] = await self.run(self.shelf.lines, pool, name)
+            lines = self._unpacked[key] = await self.run(self._unpack, pool, name)
             while len(self._unpacked) > MOST_KEPT:
                 self._unpacked.popitem(last=False)
         self._unpacked.move_to_end(key)
         return lines
 
+    def _unpack(self, pool: str, name: SegmentName) -> Lines:
+        return split(self.shelf.lines(pool, name), name.key(pool))
 
-def _walk(lines: bytes, position: str, after: int, most: int) -> list[Entry]:
+
+class _Placed(Protocol):
+    @property
+    def position(self) -> str: ...
+
+
+class _Form(NamedTuple, Generic[T]):
+    """What is made of the records of a log and of the lines of a segment."""
+
+    of_log: Callable[[list[Record]], list[T]]
+    of_lines: Callable[[Lines, int, int], list[T]]
+
+
+_EXACT = _Form[Record](list, Lines.records)
+_ENTRIES = _Form[Entry | Poison](lambda records: [record.entry() for record in records], Lines.entries)
+
+
+def _walk(lines: Lines, position: str, after: int, most: int) -> list[Entry]:
     found: list[Entry] = []
     while position and len(found) < most:
-        record = segments.find(lines, position)
+        record = lines.find(position)
         entry = record.entry() if record is not None else None
         if not isinstance(entry, Entry) or entry.sequence <= after:
             break

@@ -6,22 +6,19 @@ the same in base64, where they are no texts), `c` the first 8 hex digits of its 
 Promises: unpacking gives back the exact bytes of every entry.
 """
 
-import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 import zstandard
 
 from contracts.archive.chain import link
+from contracts.archive.lines import FORMAT, MARK_DIGITS, Lines, line_of, split
 from contracts.archive.names import SegmentName
 from contracts.errors import Corrupt
 from contracts.store.records import Record
 
-FORMAT = 1
 LEVEL = 3
-MARK_DIGITS = 8
 MOST_BYTES = 1 << 30  # unpacked; more is no segment of ours
 
 
@@ -46,7 +43,7 @@ def seal(pool: str, epoch: int, before: bytes, records: Sequence[Record]) -> tup
     digest, lines = before, [b""]
     for record in records:
         digest = link(digest, record)
-        lines.append(_line(record, digest))
+        lines.append(line_of(record, digest))
     segment = Segment(pool, epoch, before, records, digest)
     name = segment.name
     lines[0] = orjson.dumps(
@@ -78,21 +75,12 @@ def lines_of(data: bytes, where: str) -> bytes:
 
 def parse(lines: bytes, where: str) -> Segment:
     """Read the lines of a segment. Raises Corrupt."""
-    head, *inner, foot = lines.split(b"\n")[:-1] or [b""]
-    try:
-        header, footer = orjson.loads(head), orjson.loads(foot)
-        records = [_record(orjson.loads(line)) for line in inner]
-        segment = Segment(
-            header["pool"], header["epoch"], bytes.fromhex(header["before"]), records, bytes.fromhex(footer["after"])
-        )
-        fits = (len(records), records[0].position, records[-1].position) == (
-            footer["count"], header["first"], header["last"],
-        )  # fmt: skip
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise Corrupt(where, f"the segment cannot be read: {error!r}") from error
-    if header["segment"] != FORMAT or not fits:
-        raise Corrupt(where, "the segment's first and last line do not fit what lies between")
-    return segment
+    return whole(split(lines, where))
+
+
+def whole(lines: Lines) -> Segment:
+    """Read all lines. Raises Corrupt."""
+    return Segment(lines.pool, lines.epoch, lines.before, lines.records(), lines.after)
 
 
 def first_bad(lines: bytes, before: bytes) -> str | None:
@@ -108,24 +96,3 @@ def first_bad(lines: bytes, before: bytes) -> str | None:
         if not line.endswith(b'"c":"%s"}' % digest.hex()[:MARK_DIGITS].encode()):
             return record.position
     return None if digest == segment.after else segment.records[-1].position
-
-
-def find(lines: bytes, position: str) -> Record | None:
-    """Return one record of the lines of a segment, without reading the others."""
-    at = lines.find(b'\n{"p":"%s",' % position.encode()) + 1
-    return _record(orjson.loads(lines[at : lines.index(b"\n", at)])) if at else None
-
-
-def _line(record: Record, digest: bytes) -> bytes:
-    mark = digest.hex()[:MARK_DIGITS]
-    try:
-        return orjson.dumps({"p": record.position, "f": list(map(bytes.decode, record.fields)), "c": mark})
-    except UnicodeDecodeError:
-        coded = [base64.b64encode(text).decode() for text in record.fields]
-        return orjson.dumps({"p": record.position, "x": coded, "c": mark})
-
-
-def _record(line: dict[str, Any]) -> Record:
-    if "f" in line:
-        return Record(line["p"], tuple(map(str.encode, line["f"])))
-    return Record(line["p"], tuple(base64.b64decode(text, validate=True) for text in line["x"]))

@@ -4,11 +4,13 @@ Promises: as `contracts.store.log.LogReader`, and no hole where the log was trim
 when what follows is nowhere, StoreUnavailable and Unavailable for what may pass.
 """
 
-from contracts.archive.reading import Archive
+from collections.abc import Sequence
+
+from contracts.archive.reading import READ_AHEAD, Archive
 from contracts.positions import START
 from contracts.store import Store
 from contracts.store.log import Poison
-from contracts.store.records import Record, RecordReader, may_lack
+from contracts.store.records import RecordReader, may_lack
 from contracts.wire import Entry
 
 
@@ -18,7 +20,7 @@ class ArchiveTail:
     def __init__(self, archive: Archive, store: Store, pool: str, position: str) -> None:
         self._archive, self._pool = archive, pool
         self._log = RecordReader(store.channel())
-        self._ahead: list[Record] = []  # of the archive, read and not given yet
+        self._ahead: Sequence[Entry | Poison] = []  # of the archive, read and not given yet
         self._position = position
 
     @property
@@ -34,14 +36,14 @@ class ArchiveTail:
         """Return the next entries, waiting up to `block_ms` for the first."""
         if not self._ahead:
             found = await self._log.after(self._pool, self._position, count, block_ms)
-            self._ahead = found.records
+            self._ahead = [record.entry() for record in found.records]
             if may_lack(self._position, found.trimmed):
                 self._ahead = await self._archived(count)
         taken, self._ahead = self._ahead[:count], self._ahead[count:]
         if taken:
             self._position = taken[-1].position
-        return [record.entry() for record in taken]
+        return list(taken)
 
-    async def _archived(self, count: int) -> list[Record]:
+    async def _archived(self, count: int) -> Sequence[Entry | Poison]:
         after = await self._archive.oldest(self._pool) if self._position == START else self._position
-        return list(await self._archive.next(self._pool, after, count))
+        return await self._archive.next(self._pool, after, max(count, READ_AHEAD))

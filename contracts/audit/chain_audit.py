@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 
 from contracts.archive.chain import START_DIGEST, link
 from contracts.archive.checkpoints import is_genuine
+from contracts.archive.lines import MARK_DIGITS
 from contracts.archive.names import SegmentName
-from contracts.archive.segments import MARK_DIGITS, Segment
+from contracts.archive.segments import Segment
 from contracts.audit.findings import Findings
 from contracts.events import LogCheckpointed
 from contracts.positions import START, entry_key

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.archive import START_DIGEST, Record, SegmentName, digest_after, first_bad, link, seal, unpack
+from contracts.archive.lines import split
 from contracts.archive.names import in_order, parse_key
-from contracts.archive.segments import find, lines_of
+from contracts.archive.segments import lines_of
 from contracts.errors import Corrupt
 
 FIELD = st.one_of(st.binary(max_size=20), st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace")))
@@ -39,7 +40,11 @@ def test_unpacking_gives_the_exact_bytes_of_every_entry(records: list[Record], b
     assert (again.pool, again.epoch, again.before, again.after) == ("default", 3, before, segment.after)
     assert again.after == digest_after(before, records)
     assert first_bad(lines_of(packed, "here"), before) is None
-    assert all(find(lines_of(packed, "here"), record.position) == record for record in records)
+    lines = split(lines_of(packed, "here"), "here")
+    assert all(lines.find(record.position) == record for record in records)
+    assert lines.entries() == [record.entry() for record in records]
+    place = len(records) // 2
+    assert lines.entries(lines.behind(records[place].position)) == lines.entries(place + 1)
 
 
 @given(runs(), runs())

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from contracts.archive import Archive
-from contracts.archive.backward import digest_of
+from contracts.archive.backward import digests_of
 from contracts.archive.stories import PoolJobs
 from contracts.envelope import JsonObject
 from contracts.ids import BadId, event_named
@@ -90,7 +90,8 @@ class EventReader:
         if job_id not in owners or owners[job_id].tenant_id != tenant_id:
             return None
         (view,) = await ground.jobs.views([entry], owners, await ground.origins([entry.position]))
-        return view | {"hash": await digest_of(self._archive, meta.name, entry.position)}
+        hashes = await digests_of(self._archive, meta.name, [entry.position])
+        return view | {"hash": hashes.get(entry.position)}
 
     def ground(self, pool: str) -> Ground:
         """Return a pool to go through. Raises StoreUnavailable before the store was opened."""

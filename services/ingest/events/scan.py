@@ -15,7 +15,7 @@ from contracts.archive.stories import Owners, PoolJobs, origins_of
 from contracts.envelope import JsonObject, Origin
 from contracts.positions import Position, before, entry_key, next_key
 from contracts.store import Store
-from contracts.store.records import Record
+from contracts.store.log import Poison
 from contracts.wire import Entry
 from services.ingest.edge.problems import Problem
 from services.ingest.events.query import EventQuery
@@ -58,7 +58,7 @@ class PoolScan:
         ends = [key for key in (query.end(), None if until is None else next_key(until)) if key is not None]
         self._end, self._start = min(ends, default=None), entry_key(query.start())
         self._seen = place  # behind what was looked at
-        self._ahead: deque[Record] = deque()
+        self._ahead: deque[Entry | Poison] = deque()
         self._fitting: deque[Entry] = deque()
         self.owners: Owners = {}
         self.is_over = False
@@ -82,18 +82,18 @@ class PoolScan:
             if not self._ahead:
                 self.is_over = True
                 return
-        records = [self._ahead.popleft() for _ in range(min(STEP, len(self._ahead)))]
-        inside = [record for record in records if self._is_inside(record)]
-        self.is_over = len(inside) < len(records)
-        self.scanned += len(records)
+        looked_at = [self._ahead.popleft() for _ in range(min(STEP, len(self._ahead)))]
+        inside = [entry for entry in looked_at if self._is_inside(entry.position)]
+        self.is_over = len(inside) < len(looked_at)
+        self.scanned += len(looked_at)
         if inside:  # not behind the end: who goes on there later must not miss what came meanwhile
             self._seen = inside[-1].position
-        await self._sift([entry for record in inside if isinstance(entry := record.entry(), Entry)])
+        await self._sift([entry for entry in inside if isinstance(entry, Entry)])
         if not self._fitting:
             self.place = self._seen
 
-    def _is_inside(self, record: Record) -> bool:
-        key = entry_key(record.position)
+    def _is_inside(self, position: str) -> bool:
+        key = entry_key(position)
         return key > self._start if self._newest_first else self._end is None or key < self._end
 
     async def _sift(self, entries: Sequence[Entry]) -> None:
@@ -112,7 +112,7 @@ class PoolScan:
         self.owners |= mine
         self._fitting.extend(entry for entry in candidates if entry.subject in mine)
 
-    async def _next(self) -> Sequence[Record]:
+    async def _next(self) -> Sequence[Entry | Poison]:
         ground = self.ground
         if self._newest_first:
             return await older(ground.store, ground.archive, ground.place.pool, self._seen, STEP)

@@ -85,13 +85,13 @@ class StateHandler:
 
     async def _fold(self, pool: str, tenant_id: str, at: At) -> Standing:
         ground, standing, count = self._reader.ground(pool), Standing(tenant_id), 0
-        async for records in ground.archive.read(pool, None, count=_STEP):
-            for record in records:
-                if not at.holds(record.position):
+        async for entries in ground.archive.entries(pool, None, count=_STEP):
+            for entry in entries:
+                if not at.holds(entry.position):
                     return standing
-                if isinstance(entry := record.entry(), Entry):
+                if isinstance(entry, Entry):
                     standing.fold(entry)
-            count += len(records)
+            count += len(entries)
             if count > MAX_FOLDED:
                 told = f"More than {MAX_FOLDED} events lie before this instant; export them and fold them yourself"
                 raise Problem("bad_parameter", told)

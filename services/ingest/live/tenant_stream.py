@@ -131,13 +131,13 @@ class TenantStream:
     async def _missed(self) -> AsyncGenerator[Message, None]:
         for pool in self._context.pools:
             viewer = self._hub.viewer(pool)
-            async for records in self._hub.archive.read(pool, self._places[pool], None, AT_ONCE):
-                read = [entry for record in records if isinstance(entry := record.entry(), Entry)]
+            async for found in self._hub.archive.entries(pool, self._places[pool], None, AT_ONCE):
+                read = [entry for entry in found if isinstance(entry, Entry)]
                 entries = [entry for entry in read if entry.type != PREVIEW]  # who looks now sees the newest only
                 for viewed in await viewer.show(entries, self._caller.tenant_id.__eq__):
                     for message in await self._tell(viewed):
                         yield message
-                self._places[pool] = records[-1].position
+                self._places[pool] = found[-1].position
 
     async def _snapshot(self) -> Message:
         self._places = await self._ends_of_logs()
