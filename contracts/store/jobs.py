@@ -99,15 +99,16 @@ class Jobs:
         return replies.reply(await self._call("refuse", fixed, [ttl_s]))
 
     async def append(
-        self, pool: str, write: Write, write_id: str, now_ms: int = 0, *, line: bytes = b""
-    ) -> replies.Reply:
+        self, pool: str, write: Write, write_id: str, now_ms: int = 0, *, line: bytes = b"",
+        limits: Limits | None = None,
+    ) -> replies.Reply:  # fmt: skip
         """Append events of a writer without a fence, and a `line` to the job's body.
 
-        Repeating the call with the same id is harmless.
+        Repeating the call with the same id is harmless. A write that opens the job again may be held to `limits`.
         """
         job_id = write.subject
         ring = KeyRing(pool, [keys.log(pool), keys.usage(pool), keys.job(pool, job_id), keys.body(pool, job_id)])
-        args = [now_ms, write_id, encode(write, ring), line]
+        args = [now_ms, write_id, encode(write, ring), line, b"" if limits is None else orjson.dumps(limits[:4])]
         return replies.reply(await self._call("append", ring.keys, args))
 
     async def history(

@@ -9,11 +9,15 @@ from contracts.store.words import Word
 
 
 class Reply(NamedTuple):
-    """A word, the position of the last event written (or of the job, when refused) and the job's sequence."""
+    """A word, the position of the last event written (or of the job, when refused) and the job's sequence.
+
+    `limit`: of admission, when that is why it was REFUSED.
+    """
 
     word: Word
     position: str = ""
     sequence: int = 0
+    limit: str = ""
 
     @property
     def applied(self) -> bool:
@@ -136,10 +140,10 @@ def texts(raw: object) -> list[str]:
 
 def reply(raw: object) -> Reply:
     """Read `{word, position, sequence}`; a refusal of `append` answers `{word, sequence, position}`."""
-    parts = [*texts(raw), "", ""]
+    parts = [*texts(raw), "", "", ""]
     word = Word(parts[0])
     position, sequence = (parts[1], parts[2]) if "-" in parts[1] or not parts[1] else (parts[2], parts[1])
-    return Reply(word, position, int(sequence or 0))
+    return Reply(word, position, int(sequence or 0), parts[3] if word is Word.REFUSED else "")
 
 
 def admission(raw: object) -> Admission:

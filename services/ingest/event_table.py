@@ -28,6 +28,8 @@ _PAGED = (
     Parameter("limit", "Most events of one page.", kind="integer"),
     Parameter("cursor", "`nextCursor` of the page before, with the same filters."),
 )
+# Why a job that is asked for again, or another time, may have to wait outside like any new one.
+_REFUSED = ("rate_limited", "quota_exceeded", "queue_full", "storage_full", "log_backlog", "tenant_suspended")
 _WRONG = ("bad_cursor", "bad_parameter", "cursor_expired")
 
 
@@ -82,7 +84,7 @@ def retry_routes(retry: RetryHandler) -> tuple[Route, ...]:
     return (
         Route("POST", "/v1/jobs/{id}/retry", retry.retry, "Run a job again that failed, expired or was cancelled.",
               "jobs:write", reply=schemas.Job, replies=((202, "It is queued again."),),
-              problems=("job_not_found", "bad_parameter", "not_retryable", "data_erased")),
+              problems=("job_not_found", "bad_parameter", "not_retryable", "data_erased", *_REFUSED)),
     )  # fmt: skip
 
 

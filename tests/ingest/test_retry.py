@@ -51,3 +51,33 @@ async def test_a_forgotten_job_is_gone_for_its_tenant_and_unknown_to_others(api:
     assert await retry(api, job_id) == (410, "data_erased")
     assert await retry(api, job_id, key=stranger) == (404, "job_not_found")
     assert await retry(api, "job_x") == (404, "job_not_found")
+
+
+async def test_a_retry_is_held_to_the_limits_of_a_new_job(api: Api) -> None:
+    key = await api.tenant("t_b", submitsPerMinute=2, queuedJobs=1)
+    ended = str((await api.submit(key=key)).body["id"])
+    await api.call("POST", f"/v1/jobs/{ended}/cancel", key=key)
+    await api.submit(key=key)
+    before = (await api.get(f"/v1/jobs/{ended}", key=key)).body
+
+    full = await api.call("POST", f"/v1/jobs/{ended}/retry", key=key)
+    await api.admin(
+        "PATCH", "/admin/v1/tenants/t_b", json={"limits": {"submitsPerMinute": 2, "queuedJobs": 9, "queuedBytes": 250}}
+    )
+    large = await api.call("POST", f"/v1/jobs/{ended}/retry", key=key)
+    fast = await api.call("POST", f"/v1/jobs/{ended}/retry", key=key)
+
+    assert (full.status, full.code, full.body["violated-policies"]) == (429, "quota_exceeded", ["queuedJobs"])
+    assert (large.status, large.code, large.body["violated-policies"]) == (429, "quota_exceeded", ["queuedBytes"])
+    assert (fast.status, fast.code) == (429, "rate_limited")
+    assert int(fast.headers["retry-after"]) > 0
+    assert (await api.get(f"/v1/jobs/{ended}", key=key)).body == before  # nothing was written
+
+
+async def test_a_retry_of_a_paused_tenant_waits_like_a_new_job(api: Api) -> None:
+    job_id = await api.job()
+    await api.call("POST", f"/v1/jobs/{job_id}/cancel")
+    await api.admin("POST", "/admin/v1/tenants/t_a/pause", json={"reason": "late"})
+
+    assert await retry(api, job_id) == (202, None)
+    assert (await api.get(f"/v1/jobs/{job_id}")).body["status"] == "queued"

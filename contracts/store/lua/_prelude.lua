@@ -142,6 +142,22 @@ local function count(usage, key, sign)
   if left == 0 then redis.call('HDEL', usage, 'b:' .. (h[1] or '')) end
 end
 
+-- The first admission limit that one more open job of the tenant with so many bytes goes beyond, and what would be used
+-- of it; or nil. limits: tenant jobs, tenant bytes, pool jobs, pool bytes
+local function over_limit(usage, list, tenant, bytes, limits)
+  local used = redis.call('HMGET', usage, 'jobs', 'bytes', 'b:' .. tenant)
+  local counts = {
+    {'tenant_jobs', redis.call('ZCOUNT', list, 0, 0) + 1},
+    {'tenant_bytes', tonumber(used[3] or 0) + bytes},
+    {'pool_jobs', tonumber(used[1] or 0) + 1},
+    {'pool_bytes', tonumber(used[2] or 0) + bytes},
+  }
+  for i, c in ipairs(counts) do
+    if c[2] > tonumber(limits[i]) then return c[1], string.format('%.0f', c[2]) end
+  end
+  return nil
+end
+
 -- What a deck holds after a change: 'job offer' lies there alone, '+batch <id> job offer' joins the others of its
 -- batch, '-job offer' leaves; '' is an empty deck. Only what leaves by its own name frees a deck.
 local function deck_after(before, change)

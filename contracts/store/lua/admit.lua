@@ -26,17 +26,9 @@ local function admit(keys, args)
     if once.keep > 0 then redis.call('SET', keys[6], 'as ' .. holder, 'EX', once.keep) end
     return {WORDS.applied, '', '0', 'same-as', holder}
   end
-  local w, bytes = cjson.decode(args[2]), #args[3]
-  local used = redis.call('HMGET', keys[5], 'jobs', 'bytes', 'b:' .. args[4])
-  local counts = {
-    {'tenant_jobs', args[5], redis.call('ZCOUNT', keys[4], 0, 0) + 1},
-    {'tenant_bytes', args[6], tonumber(used[3] or 0) + bytes},
-    {'pool_jobs', args[7], tonumber(used[1] or 0) + 1},
-    {'pool_bytes', args[8], tonumber(used[2] or 0) + bytes},
-  }
-  for _, c in ipairs(counts) do
-    if c[3] > tonumber(c[2]) then return {WORDS.refused, c[1], string.format('%.0f', c[3])} end
-  end
+  local limit, used = over_limit(keys[5], keys[4], args[4], #args[3], {unpack(args, 5, 8)})
+  if limit then return {WORDS.refused, limit, used} end
+  local w = cjson.decode(args[2])
   w.k = 2
   local p, n = append(keys, keys[1], id_for(args[1]), w)
   redis.call('SET', keys[3], args[3])

@@ -71,7 +71,7 @@ async def admit(context: Context, mint: Mint, submission: Submission) -> Admitte
     if submission.key_hash is None:
         if submission.refused is not None:
             raise submission.refused
-        submits = await _take_submit(context, submission)
+        submits = await take_submit(context, submission.tenant_id, submission.limits)
         job_id = mint.job_id(context.pool(submission.draft.pool).code)
         answer = await _admit_once(context, submission, job_id)
         if answer.word is Word.APPLIED:
@@ -122,12 +122,12 @@ def _admitted(answer: Admission, job_id: str, submits: Submits | None) -> Admitt
     return Admitted(job_id, answer.position, answer.sequence, is_repeat, last_status, submits=submits)
 
 
-async def _take_submit(context: Context, submission: Submission) -> Submits | None:
+async def take_submit(context: Context, tenant_id: str, limits: Limits) -> Submits | None:
     """Count a submit that has no key. Raises Problem `rate_limited`."""
-    per_minute = submission.limits.submits_per_minute
+    per_minute = limits.submits_per_minute
     if per_minute is None:
         return None
-    submits = await context.within(context.store.claims.take_submit(submission.tenant_id, per_minute))
+    submits = await context.within(context.store.claims.take_submit(tenant_id, per_minute))
     if submits.wait_ms:
         raise too_fast(per_minute, submits)
     return submits

@@ -17,7 +17,7 @@ from services.ingest.edge.body import read_body
 from services.ingest.edge.middleware import REQUEST_ID, as_problem
 from services.ingest.edge.problems import below, document, whole_pause_s
 from services.ingest.handlers.answers import check_query, json_answer
-from services.ingest.handlers.submissions import Envelope, Submissions
+from services.ingest.handlers.submissions import Envelope, Submissions, rates_of
 from services.ingest.handlers.submit import read_envelope
 from services.ingest.requests import parse_body, validate
 from services.ingest.tenancy import Caller
@@ -58,9 +58,7 @@ class BatchHandler:
             outcomes = await asyncio.gather(*(outcome(index, item) for index, item in enumerate(batch.jobs)))
         counted = [submits for _, submits in outcomes if submits is not None]
         rest = min(counted, key=lambda submits: submits.left, default=None)
-        return json_answer(
-            {"data": [told for told, _ in outcomes]}, headers=self._submissions.rate_headers(caller, rest)
-        )
+        return json_answer({"data": [told for told, _ in outcomes]}, headers=rates_of(self._context, caller, rest))
 
     async def _outcome(
         self, request: web.Request, envelope: Envelope, index: int, item: object, views: asyncio.Semaphore

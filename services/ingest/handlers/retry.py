@@ -1,7 +1,7 @@
 """`POST /v1/jobs/{id}/retry`: a new run of a job that ended without a result. Unlike a replay it makes work.
 
 Promises: one run for one request, whatever happens meanwhile; attempts count on, so that fences and the names of stored
-files stay unique; what has ended well, or not yet, is refused.
+files stay unique; what has ended well, or not yet, is refused; the limits of admission hold as for a new job.
 """
 
 from aiohttp import web
@@ -11,13 +11,17 @@ from contracts.errors import StoreUnavailable
 from contracts.ids import event_id, is_job_id
 from contracts.job import JobStatus
 from contracts.store import Word
-from contracts.store.jobs import MOST_EVENTS
+from contracts.store.jobs import MOST_EVENTS, Limits
+from contracts.store.replies import Admission, Submits
 from contracts.store.write import JobGuard, Write
+from services.ingest.admission.admit import take_submit
+from services.ingest.admission.verdict import refusal
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.events.finding import EventReader
 from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.handlers.read import JobReader, Shown, job_not_found
+from services.ingest.handlers.submissions import limits_of, rates_of
 from services.ingest.minting import Mint
 from services.ingest.tenancy import Caller
 
@@ -36,19 +40,40 @@ class RetryHandler:
         """Queue the job again."""
         check_query(request, frozenset())
         job_id = request.match_info["id"]
-        for _ in range(TRIES):
+        limits = limits_of(self._context, caller)
+        submits: Submits | None = None
+        for number in range(TRIES):
             shown = await self._reader.find(caller, job_id)
             if shown is None:
                 raise await self._gone(caller, job_id)
             if shown.state.status not in RETRYABLE:
                 raise Problem("not_retryable", f"The job is {shown.state.status}")
             write = await self._decide(shown, caller)
-            reply = await self._context.within(
-                self._context.store.jobs.append(shown.meta.name, write, self._mint.token())
-            )
+            if number == 0:
+                submits = await self._admit(shown.meta.name, caller.tenant_id, limits)
+            call = self._context.store.jobs.append(shown.meta.name, write, self._mint.token(), limits=limits)
+            reply = await self._context.within(call)
             if reply.word is Word.APPLIED:
-                return json_answer(await self._reader.view(await self._reader.need(caller, job_id)), 202)
+                view = await self._reader.view(await self._reader.need(caller, job_id))
+                return json_answer(view, 202, rates_of(self._context, caller, submits))
+            if reply.limit:
+                raise self._refused(refusal(Admission(reply.word, limit=reply.limit)))
         raise StoreUnavailable(f"{job_id} changes too fast to be retried")
+
+    async def _admit(self, pool: str, tenant_id: str, limits: Limits) -> Submits | None:
+        """Count it as a submit. Raises Problem when nothing new is admitted now."""
+        code = self._context.readiness.refuses_admission(pool)
+        if code is not None:
+            raise Problem(code)
+        try:
+            return await take_submit(self._context, tenant_id, limits)
+        except Problem as problem:
+            raise self._refused(problem) from None
+
+    def _refused(self, problem: Problem) -> Problem:
+        for policy in problem.policies:
+            self._context.metrics.count_refused(policy)
+        return problem
 
     async def _decide(self, shown: Shown, caller: Caller) -> Write:
         history, state = await self._reader.history(shown, MOST_EVENTS), shown.state

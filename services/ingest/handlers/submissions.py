@@ -70,7 +70,7 @@ class Submissions:
         seal = fingerprint(data) if envelope.key_hash is not None else ""
         code = context.readiness.refuses_admission(draft.pool)
         refused = invalid_input(faults) if faults else Problem(code) if code is not None else None
-        limits, own = self._limits(caller), data.policy.max_queue_length
+        limits, own = limits_of(context, caller), data.policy.max_queue_length
         own = None if own is None or own >= limits.tenant_jobs else own
         submission = Submission(draft, caller.tenant_id, limits, envelope.key_hash, seal, own, refused)
         started_s = perf_counter()
@@ -100,11 +100,6 @@ class Submissions:
         if envelope.key_hash is not None and view["status"] != admitted.last_status:
             await self._reader.remember(envelope.caller, envelope.key_hash, admitted.job_id, view["status"])
         return view
-
-    def rate_headers(self, caller: Caller, submits: Submits | None) -> dict[str, str]:
-        """Return the header fields that tell the caller its rates, and what is left of them."""
-        tenant = self._context.store.directory.configuration.tenants.get(caller.tenant_id)
-        return {} if tenant is None else rate_headers(tenant.limits, submits)
 
     async def _latest(self, submitted: Submitted) -> JsonObject:
         """Show a new job as it is now. It is durable: when it cannot be read, the caller still hears of it."""
@@ -159,8 +154,16 @@ class Submissions:
         when_ms = run_at_ms(data, context.now_ms())
         return make_draft(data, model, pool, when_ms, origin, needed, artifact_pools)
 
-    def _limits(self, caller: Caller) -> Limits:
-        tenant = self._context.store.directory.configuration.tenants.get(caller.tenant_id)
-        if tenant is None:
-            raise Problem("tenant_suspended", "The tenant of this key does not exist")
-        return limits_for(tenant.limits, self._context.settings.admission)
+
+def limits_of(context: Context, caller: Caller) -> Limits:
+    """Return the limits of one admission. Raises Problem `tenant_suspended`."""
+    tenant = context.store.directory.configuration.tenants.get(caller.tenant_id)
+    if tenant is None:
+        raise Problem("tenant_suspended", "The tenant of this key does not exist")
+    return limits_for(tenant.limits, context.settings.admission)
+
+
+def rates_of(context: Context, caller: Caller, submits: Submits | None) -> dict[str, str]:
+    """Return the header fields that tell the caller its rates, and what is left of them."""
+    tenant = context.store.directory.configuration.tenants.get(caller.tenant_id)
+    return {} if tenant is None else rate_headers(tenant.limits, submits)

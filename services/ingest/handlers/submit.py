@@ -13,7 +13,7 @@ from services.ingest.edge.body import read_body
 from services.ingest.edge.conditional import etag
 from services.ingest.edge.headers import only_header
 from services.ingest.handlers.answers import json_answer
-from services.ingest.handlers.submissions import Envelope, Submissions, Submitted
+from services.ingest.handlers.submissions import Envelope, Submissions, Submitted, rates_of
 from services.ingest.requests import parse_body
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
@@ -52,7 +52,7 @@ class SubmitHandler:
 
     def _told(self, submitted: Submitted) -> dict[str, str]:
         admitted = submitted.admitted
-        fields = self._submissions.rate_headers(submitted.envelope.caller, admitted.submits)
+        fields = rates_of(self._context, submitted.envelope.caller, admitted.submits)
         fields |= {"Idempotent-Replayed": "true"} if admitted.is_repeat else {}
         return fields | ({"Deduplicated": "true"} if admitted.is_duplicate else {})
 
