@@ -4,14 +4,17 @@ Promises: nothing of `Private` is in the log, in a repr or in an error text; the
 come in as arguments.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
+from urllib.parse import urlsplit
 
 import orjson
 
 from contracts import events as ev
+from contracts import ids
 from contracts.errors import Corrupt
 from contracts.positions import entry_ms
 
@@ -84,6 +87,17 @@ def origin_of(url: str) -> str:
     """
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{re.split('[/?#]', rest, maxsplit=1)[0]}".lower()
+
+
+def anonymous_endpoint(tenant_id: str, url: str) -> str:
+    """Name the anonymous endpoint behind a URL: one per tenant and origin.
+
+    Not one per URL: a path with a job's id in it would make an endpoint of its own for each job, and a slow receiver
+    would then be called without any limit.
+    """
+    origin = urlsplit(url)
+    digest = hashlib.sha256(f"{tenant_id}\n{origin.scheme}://{origin.netloc}".lower().encode()).digest()
+    return "anon" + ids.encode_base32(int.from_bytes(digest[:8]), 12)
 
 
 def as_told(known: Endpoint | None, event: EndpointEvent, position: str) -> Endpoint | None:

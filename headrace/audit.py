@@ -32,7 +32,7 @@ def verify_(pool: Pool = None, output: Output = Format.TABLE) -> None:
     """Make all live state again from archive and log, compare, and name the first bad position."""
     found = _asked(_verified, pool)
     rows = [row for verdict in found for row in _rows(verdict)]
-    show_list({"data": rows, "pools": [as_json(verdict) for verdict in found]}, COLUMNS, output)
+    show_list({"data": rows, "pools": [verdict.as_json() for verdict in found]}, COLUMNS, output)
     for verdict in found:
         _tell(verdict)
     if not all(verdict.ok for verdict in found):
@@ -54,22 +54,6 @@ def checkpoints_(pool: Pool = None, output: Output = Format.TABLE) -> None:
 
 
 COLUMNS = ("pool", "name", "rows", "differing", "unknown")
-
-
-def as_json(verdict: Verdict) -> JsonObject:
-    """Return a verdict as the API tells it."""
-    found = verdict.findings
-    return {
-        "pool": verdict.pool, "position": verdict.position, "ok": verdict.ok, "events": verdict.events,
-        "archived": verdict.archived, "chainOk": verdict.chain_ok, "firstBadPosition": found.first or None,
-        "findings": [{"position": each.position, "kind": each.kind, "what": each.what} for each in found.kept],
-        "counts": dict(found.counts),
-        "projections": [
-            {"name": each.name, "rows": each.rows, "differing": each.differing, "unknown": each.unknown,
-             "sample": each.sample}
-            for each in verdict.projections
-        ],
-    }  # fmt: skip
 
 
 def _rows(verdict: Verdict) -> list[JsonObject]:

@@ -1,11 +1,17 @@
 """Is the live state the truth: everything that follows from the log is made again from it, and compared.
 
-`chain_audit` walks sealed segments, `log_audit` folds entries and notices what cannot be, `job_hashes` makes the hashes
-of jobs and the counters again, `findings` is what comes of it; all of them are pure. `verify` reads archive, log and
-live state and brings them together.
+`scope` limits it; `chain_audit` walks sealed segments, `log_audit` folds entries and notices what cannot be,
+`job_hashes` makes the hashes of jobs and the counters again, `deliveries` what must be sent; `findings` and `verdict`
+are what comes of it; all of them are pure. `comparing` looks at the live state, `verify` reads archive and log and
+brings them together, with what others bring along (`beside`).
 """
 
+from contracts.audit.beside import Beside
 from contracts.audit.findings import Finding, Findings, Projection
-from contracts.audit.verify import Checkpoint, Verdict, checkpoints, verify
+from contracts.audit.scope import Scope
+from contracts.audit.verdict import Verdict
+from contracts.audit.verify import Checkpoint, Verifier, checkpoints, verify
 
-__all__ = ["Checkpoint", "Finding", "Findings", "Projection", "Verdict", "checkpoints", "verify"]
+__all__ = [
+    "Beside", "Checkpoint", "Finding", "Findings", "Projection", "Scope", "Verdict", "Verifier", "checkpoints", "verify"
+]  # fmt: skip

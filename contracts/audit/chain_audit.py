@@ -23,7 +23,12 @@ class ChainAudit:
     def __init__(self, pool: str, findings: Findings) -> None:
         self._pool, self._findings = pool, findings
         self.digest, self.upto, self.count = START_DIGEST, START, 0
+        self._is_within = False  # it began inside: what lies before is not known
         self._ends: dict[str, tuple[str, int]] = {}  # last position of a segment -> digest and count after it
+
+    def begin_at(self, position: str) -> None:
+        """Begin behind a position: what the first segment says of what was before is believed."""
+        self.upto, self._is_within = position, True
 
     def next_of(self, names: Sequence[SegmentName]) -> Iterator[SegmentName]:
         """Yield the segments that begin after what was walked; what overlaps lies there of an archivist that died."""
@@ -34,7 +39,8 @@ class ChainAudit:
     def take(self, name: SegmentName, segment: Segment, lines: bytes) -> None:
         """Walk one segment. The walk goes on from what the segment itself says, so that one fault is told once."""
         where = name.first
-        if segment.before != self.digest:
+        is_first = self._is_within and not self.count
+        if segment.before != self.digest and not is_first:
             self._findings.add(where, "chain_broken", f"the segment from {where} does not follow {self.upto}")
         if (segment.pool, segment.name) != (self._pool, name):
             self._findings.add(where, "wrong_segment", f"it says it is {segment.name.key(segment.pool)}")
@@ -51,6 +57,9 @@ class ChainAudit:
 
     def end(self, upto: str, digest: str, count: int) -> None:
         """Compare with how far the store says the archive reaches."""
+        if self._is_within:
+            count = self.count
+            upto, digest = (upto, digest) if count else (self.upto, self.digest.hex())
         if (self.upto, self.digest.hex(), self.count) != (upto, digest, count):
             at = max(self.upto, upto, key=entry_key)
             said, found = f"{count} entries up to {upto}", f"{self.count} up to {self.upto}"
@@ -62,11 +71,14 @@ class ChainAudit:
         """Check one signed checkpoint, found in the log at `position`; what was sealed meanwhile is not walked."""
         if public is None or not is_genuine(self._pool, said, public):
             self._findings.add(position, "forged_checkpoint", f"key {said.key_id} did not sign it")
-        elif entry_key(said.position) <= entry_key(self.upto) and self._ends.get(said.position) != (
-            said.hash,
-            said.count,
-        ):
+        elif entry_key(said.position) <= entry_key(self.upto) and not self._is_end(said):
             self._findings.add(said.position, "checkpoint_differs", f"the archive is not the one signed at {position}")
+
+    def _is_end(self, said: LogCheckpointed) -> bool:
+        digest, count = self._ends.get(said.position, ("", 0))
+        if self._is_within:  # counts, and what was signed of what lies before, cannot be judged
+            return digest in ("", said.hash)
+        return (digest, count) == (said.hash, said.count)
 
 
 def _first_bad(segment: Segment, lines: bytes) -> str | None:

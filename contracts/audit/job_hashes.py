@@ -7,7 +7,7 @@ repeats (the last write ids). Memory follows the jobs the store holds: a forgott
 from collections.abc import Iterator, Mapping
 
 from contracts.errors import Corrupt
-from contracts.events import JobForgotten
+from contracts.events import Event, JobCreated, JobForgotten
 from contracts.job import FIELDS, TERMINAL, TRANSITIONS, JobStatus, legal
 from contracts.job_changes import GONE, NOW, OFFER_PREFIX, Changes, changes
 from contracts.positions import entry_ms
@@ -16,6 +16,7 @@ from contracts.wire import Entry
 Fields = dict[str, str]
 JOB_TYPES = frozenset(event_type for _, event_type in TRANSITIONS)
 FOLDED = frozenset({"n", "p", *FIELDS.values()})
+ERASED = "job.erased"
 _CREATED = "job.created"
 _ENDED = frozenset(str(status) for status in TERMINAL)
 
@@ -25,8 +26,10 @@ class JobHashes:
 
     def __init__(self, *, is_whole: bool) -> None:
         self.jobs: dict[str, Fields] = {}
+        self.digests: dict[str, str] = {}  # of their bodies, as they were admitted
+        self.erased: set[str] = set()
         self.headless: set[str] = set()  # their beginning is not in the log: what they are now is not known
-        self._is_whole = is_whole
+        self.is_whole = is_whole
 
     def apply(self, entry: Entry) -> Iterator[tuple[str, str]]:
         """Fold one entry of a job; yields (kind, sentence) of what cannot be, then goes on as if it were right."""
@@ -48,11 +51,20 @@ class JobHashes:
             yield "illegal_transition", f"{entry.subject}: {entry.type} is not possible while {fields.get('s')}"
         if event is not None:
             _set(fields, changes(event, entry.fence), entry_ms(entry.position))
+            self._note_body(entry, event)
         fields["n"], fields["p"] = str(entry.sequence), entry.position
         if entry.fence != int(fields.get("f", 0)):
             yield "wrong_fence", f"{entry.subject}: fence {entry.fence} where {fields.get('f', 0)} was held"
         if entry.type == JobForgotten.TYPE:
             del self.jobs[entry.subject]
+            self.digests.pop(entry.subject, None)
+            self.erased.discard(entry.subject)
+
+    def _note_body(self, entry: Entry, event: Event) -> None:
+        if isinstance(event, JobCreated):
+            self.digests[entry.subject] = event.body_digest
+        elif entry.type == ERASED:
+            self.erased.add(entry.subject)
 
     def _begin(self, entry: Entry) -> Fields | None:
         """Return the fields of a job that begins; {} where its beginning is lost, None where that is no wonder."""
@@ -63,9 +75,9 @@ class JobHashes:
         self.headless.add(entry.subject)
         if entry.type == JobForgotten.TYPE:
             self.headless.discard(entry.subject)
-        return {} if self._is_whole and not is_known else None
+        return {} if self.is_whole and not is_known else None
 
-    def usage(self) -> dict[str, str]:
+    def counters(self) -> dict[str, str]:
         """Return the counters that admission reads, as the store has them."""
         jobs, total, of_tenant = 0, 0, dict[str, int]()
         for fields in self.jobs.values():

@@ -5,10 +5,11 @@ its place; what is noticed changes nothing about how the rest is read.
 """
 
 from contracts.audit.chain_audit import ChainAudit
+from contracts.audit.deliveries import DeliveryAudit
 from contracts.audit.findings import Findings
 from contracts.audit.job_hashes import JOB_TYPES, JobHashes
 from contracts.errors import Corrupt
-from contracts.events import JobEventRejected, JobForgotten, LogCheckpointed, WebhookAttempted
+from contracts.events import JobEventRejected, JobForgotten, LogCheckpointed, WebhookAttempted, WebhookExhausted
 from contracts.positions import START, entry_key
 from contracts.store.log import Poison
 from contracts.store.records import Record
@@ -18,15 +19,16 @@ from contracts.wire import Entry
 class LogAudit:
     """One log, from its beginning on, or from where it is kept."""
 
-    def __init__(self, findings: Findings, chain: ChainAudit, public: bytes | None, *, is_whole: bool) -> None:
+    def __init__(
+        self, findings: Findings, chain: ChainAudit, deliveries: DeliveryAudit, public: bytes | None, *, is_whole: bool
+    ) -> None:  # fmt: skip
         self._findings, self._chain, self._public = findings, chain, public
-        self.hashes = JobHashes(is_whole=is_whole)
+        self.hashes, self.deliveries = JobHashes(is_whole=is_whole), deliveries
+        self.faulty: set[str] = set()  # jobs whose own events cannot be right: nothing can be made again of them
         self.position, self.count = START, 0
-        # job -> delivery -> its newest attempt, and whether that was the last
-        self.attempts: dict[str, dict[str, tuple[int, bool]]] = {}
 
-    def take(self, record: Record) -> None:
-        """Fold one entry."""
+    def take(self, record: Record) -> Entry | Poison:
+        """Fold one entry, and return it."""
         if entry_key(record.position) <= entry_key(self.position):
             self._findings.add(record.position, "out_of_order", f"it stands after {self.position}")
         self.position, self.count = record.position, self.count + 1
@@ -34,12 +36,24 @@ class LogAudit:
         if isinstance(entry, Poison):
             self._findings.add(record.position, "unreadable", entry.reason)
         elif entry.sequence:
-            for kind, what in self.hashes.apply(entry):
-                self._findings.add(record.position, kind, what)
-            if entry.type == JobForgotten.TYPE:
-                self.attempts.pop(entry.subject, None)
+            self._of_job(entry)
         else:
             self._other(entry)
+        return entry
+
+    def pass_by(self, position: str) -> None:
+        """Pass an entry that is not asked for."""
+        self.position = position
+
+    def _of_job(self, entry: Entry) -> None:
+        for kind, what in self.hashes.apply(entry):
+            self._findings.add(entry.position, kind, what)
+            self.faulty.add(entry.subject)
+        if entry.type == JobForgotten.TYPE:
+            self.deliveries.forget(entry.subject)
+            self.faulty.discard(entry.subject)
+        elif (fields := self.hashes.jobs.get(entry.subject)) is not None:
+            self.deliveries.event(entry, fields)
 
     def _other(self, entry: Entry) -> None:
         if entry.type in JOB_TYPES and entry.type != JobEventRejected.TYPE:
@@ -51,15 +65,5 @@ class LogAudit:
             return
         if isinstance(event, LogCheckpointed):
             self._chain.checkpoint(entry.position, event, self._public)
-        elif isinstance(event, WebhookAttempted):
-            self._attempted(entry.position, event)
-
-    def _attempted(self, position: str, event: WebhookAttempted) -> None:
-        if event.job_id not in self.hashes.jobs:  # forgotten, or an operation's: nothing is kept of it
-            return
-        of_job = self.attempts.setdefault(event.job_id, {})
-        known = of_job.get(event.delivery_id, (0, False))[0]
-        if event.attempt <= known:
-            what = f"{event.delivery_id}: attempt {event.attempt} follows attempt {known}"
-            self._findings.add(position, "doubled_delivery", what)
-        of_job[event.delivery_id] = (max(known, event.attempt), event.next_at_ms is None)
+        elif isinstance(event, WebhookAttempted | WebhookExhausted) and event.job_id in self.hashes.jobs:
+            self.deliveries.told(entry.position, event)  # of a forgotten job, or an operation, nothing is kept

@@ -6,6 +6,7 @@ Units are in the names; `_ms` without more is a duration, `_at_ms` a wall time o
 """
 
 from contracts.events.archive import LogCheckpointed
+from contracts.events.audit import AuditVerified, ProjectionRebuilt
 from contracts.events.configuration import (
     KeyCreated,
     KeyRevoked,
@@ -112,6 +113,7 @@ __all__ = [
     "ArtifactRef",
     "ArtifactUploadStarted",
     "ArtifactUploaded",
+    "AuditVerified",
     "BudgetsRenewed",
     "DisabledWhy",
     "EndpointCreated",
@@ -168,6 +170,7 @@ __all__ = [
     "PreviewAvailable",
     "Priority",
     "ProfileSource",
+    "ProjectionRebuilt",
     "PromptEncoded",
     "QueueReason",
     "RedeliveryHow",

@@ -14,18 +14,37 @@ from contracts.store import keys
 from contracts.store.clients import LOST, as_text
 
 NOT_A_HASH = {"s": "not a hash"}
+NOT_A_STRING = b"not a string"
 Row = dict[str, str] | None
+
+
+class Asked(NamedTuple):
+    """A job to look at: with the first `body_bytes` of its body, and who holds its dedup key."""
+
+    job_id: str
+    tenant_id: str = ""
+    body_bytes: int = 0
+    dedup_hash: str = ""
+
+
+class Live(NamedTuple):
+    """What the store has of a job; None where there is nothing. `score`: in its tenant's list."""
+
+    row: Row
+    score: float | None
+    body: bytes | None
+    holder: str | None
 
 
 class Sight(NamedTuple):
     """Live state at `position`, in the order it was asked for; None where there is nothing."""
 
     position: str
-    hashes: list[Row]
-    scores: list[float | None]
+    jobs: list[Live]
     deliveries: list[Row]
-    usage: dict[str, str]
+    counters: dict[str, str]
     sizes: list[int]
+    held: list[int]
 
 
 class AuditReads:
@@ -35,32 +54,40 @@ class AuditReads:
         self._client = client
 
     async def look(
-        self, pool: str, jobs: Sequence[tuple[str, str]] = (), deliveries: Sequence[str] = (),
-        tenants: Sequence[str] = (),
-    ) -> Sight:  # fmt: skip
-        """Return the hashes and list scores of jobs (id, tenant), deliveries, and sizes of tenants' lists."""
+        self, pool: str, jobs: Sequence[Asked] = (), deliveries: Sequence[str] = (), tenants: Sequence[str] = ()
+    ) -> Sight:
+        """Return jobs, deliveries, and how many jobs each tenant's list has and how many dedup keys are held in it."""
         pipe = self._client.pipeline(transaction=True)
         pipe.xinfo_stream(keys.log(pool))
         pipe.hgetall(keys.usage(pool))
-        for job_id, tenant in jobs:
-            pipe.hgetall(keys.job(pool, job_id))
-            pipe.zscore(keys.jobs(pool, tenant), job_id)
+        for asked in jobs:
+            pipe.hgetall(keys.job(pool, asked.job_id))
+            pipe.zscore(keys.jobs(pool, asked.tenant_id), asked.job_id)
+            pipe.getrange(keys.body(pool, asked.job_id), 0, max(1, asked.body_bytes) - 1)
+            pipe.hget(keys.dedup_in_flight(pool, asked.tenant_id), asked.dedup_hash)
         for delivery_id in deliveries:
             pipe.hmget(keys.delivery(pool, delivery_id), ["state", "try"])
         for tenant in tenants:
             pipe.zcard(keys.jobs(pool, tenant))
-        about, usage, *rows = await _ask(pipe.execute(raise_on_error=False))
+            pipe.hlen(keys.dedup_in_flight(pool, tenant))
+        about, counters, *rows = await _ask(pipe.execute(raise_on_error=False))
         if isinstance(about, Exception):
             raise StoreUnavailable(str(about))
-        of_jobs, rest = rows[: 2 * len(jobs)], rows[2 * len(jobs) :]
+        of_jobs, rest = rows[: _OF_JOB * len(jobs)], rows[_OF_JOB * len(jobs) :]
+        sizes = [0 if isinstance(raw, Exception) else int(raw) for raw in rest[len(deliveries) :]]
         return Sight(
             as_text(about["last-generated-id"]),
-            [_row(raw) for raw in of_jobs[::2]],
-            [None if isinstance(raw, Exception) else raw for raw in of_jobs[1::2]],
+            [_live(*of_jobs[at : at + _OF_JOB]) for at in range(0, len(of_jobs), _OF_JOB)],
             [_pair(raw) for raw in rest[: len(deliveries)]],
-            _row(usage) or {},
-            [0 if isinstance(raw, Exception) else int(raw) for raw in rest[len(deliveries) :]],
+            _row(counters) or {},
+            sizes[::2],
+            sizes[1::2],
         )
+
+    async def poisoned(self, pool: str) -> set[str]:
+        """Return the positions of events that the notifier could not plan, and set aside."""
+        found = await _ask(self._client.xrange(keys.poison(pool)))
+        return {as_text(fields.get(b"at", b"")) for _, fields in found}
 
     async def job_ids(self, pool: str, count: int = 1000) -> AsyncIterator[list[str]]:
         """Give the ids of all jobs that have a hash; one that comes or goes meanwhile may be among them or not."""
@@ -79,6 +106,18 @@ class AuditReads:
             yield [as_text(member) for member, _ in found]
             if not cursor:
                 return
+
+
+_OF_JOB = 4  # answers
+
+
+def _live(row: Any, score: Any, body: Any, holder: Any) -> Live:
+    return Live(
+        _row(row),
+        None if isinstance(score, Exception) else score,
+        NOT_A_STRING if isinstance(body, Exception) else body or None,
+        None if isinstance(holder, Exception) or holder is None else _text(holder),
+    )
 
 
 def _row(raw: Any) -> Row:

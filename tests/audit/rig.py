@@ -1,5 +1,6 @@
 """A pool that has lived a while, and hands that change what must not be changed."""
 
+import hashlib
 from typing import Any
 
 import orjson
@@ -10,14 +11,19 @@ from contracts import ids
 from contracts.archive import Archive
 from contracts.archive.names import SegmentName
 from contracts.archive.segments import lines_of
-from contracts.audit import Verdict, verify
+from contracts.audit import Scope, Verdict, verify
+from contracts.audit.verify import EVERYTHING
 from contracts.deliveries import Attempted, PlannedDelivery, Settlement
+from contracts.endpoints import anonymous_endpoint
 from contracts.positions import entry_key
-from contracts.store import keys
+from contracts.store import Word, keys
+from contracts.store.jobs import Dedup, Limits
+from contracts.store.write import JobGuard, Write
 from services.archivist.config import ArchivistConfig, Pace
 from tests.archivist.rig import POOL, TENANT, Pool
 
 SIGNS = ArchivistConfig(Pace(0, 7, 0), completed_ms=3_600_000, failed_ms=3_600_000, known_for_s=60, checkpoint_ms=0)
+URL = "https://app.example/hook"
 ENDPOINT = "anon000000000001"
 
 
@@ -62,9 +68,38 @@ class Lived:
             await self.store.deliveries.settle(POOL, settlement, [attempted(delivery, job_id, attempt, at_ms)])
         return delivery
 
-    async def verify(self) -> Verdict:
+    async def submitted(self, dedup: str = "", tenant: str = TENANT) -> str:
+        """A job as the API makes one: a digest of its body, a webhook of its own, a dedup key if asked."""
+        self.pool.minted += 1
+        job_id = ids.mint_job_id(1_764_457_200_000, self.pool.minted, "aa")
+        body = orjson.dumps({"prompt": f"{job_id}", "webhookUrl": URL})
+        created = ev.JobCreated(
+            tenant_id=tenant, model="echo@1", timeout_ms=1_000, body_bytes=len(body), dedup_hash=dedup or None,
+            body_digest=hashlib.sha256(body).hexdigest(), webhook_events=("job.cancelled",),
+        )  # fmt: skip
+        held = Dedup(dedup) if dedup else None
+        reply = await self.store.jobs.admit(POOL, Write(job_id, (created,)), body, tenant, Limits(), dedup=held)
+        assert (reply.word, reply.same_as) == (Word.APPLIED, "")
+        return job_id
+
+    async def hooked(self) -> tuple[str, str]:
+        """A job that ended, whose webhook is not called yet: the job and the delivery that the notifier planned."""
+        job_id = await self.submitted()
+        write = Write(
+            job_id, (ev.JobCancelled(how="queued"),), guard=JobGuard(), closes_for=TENANT,
+            hooked=frozenset({"job.cancelled"}),
+        )  # fmt: skip
+        assert (await self.store.jobs.append(POOL, write, f"c{job_id}")).applied
+        name = anonymous_endpoint(TENANT, URL)
+        delivery = ids.delivery_id(job_id, 2, name, 0)
+        planned = PlannedDelivery(delivery, {"body": "{}", "url": URL}, name, TENANT, job_id, 2)
+        await self.store.deliveries.plan(POOL, "", [planned], [])
+        await self.pool.plan()
+        return job_id, delivery
+
+    async def verify(self, scope: Scope = EVERYTHING) -> Verdict:
         """As a new process, which remembers no segment."""
-        return await verify(self.store, Archive(self.store, self.pool.objects), POOL)
+        return await verify(self.store, Archive(self.store, self.pool.objects), POOL, scope)
 
     async def entries(self) -> list[tuple[str, dict[bytes, bytes]]]:
         """The live log."""

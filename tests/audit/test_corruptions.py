@@ -209,12 +209,12 @@ async def a_job_is_there_of_which_the_log_knows_nothing(lived: Lived) -> Place:
 
 async def the_count_of_open_jobs_is_changed(lived: Lived) -> Place:
     await lived.client.hincrby(keys.usage(POOL), "jobs", 1)
-    return "usage", "jobs"
+    return "counters", "jobs"
 
 
 async def the_bytes_of_a_tenant_are_changed(lived: Lived) -> Place:
     await lived.client.hincrby(keys.usage(POOL), f"b:{TENANT}", -1)
-    return "usage", f"b:{TENANT}"
+    return "counters", f"b:{TENANT}"
 
 
 async def an_ended_job_is_listed_as_open(lived: Lived) -> Place:
@@ -230,6 +230,41 @@ async def a_job_is_taken_off_the_list(lived: Lived) -> Place:
 async def a_job_that_is_none_is_listed(lived: Lived) -> Place:
     await lived.client.zadd(keys.jobs(POOL, TENANT), {"job_x": 0})
     return "lists", TENANT
+
+
+async def the_body_of_a_job_is_lost(lived: Lived) -> Place:
+    await lived.client.delete(keys.body(POOL, lived.open[0]))
+    return "bodies", lived.open[0]
+
+
+async def the_body_of_a_job_is_edited(lived: Lived) -> Place:
+    job_id = await lived.submitted()
+    await lived.client.setrange(keys.body(POOL, job_id), 12, "Z")
+    return "bodies", job_id
+
+
+async def a_dedup_key_is_lost(lived: Lived) -> Place:
+    job_id = await lived.submitted(dedup="ab" * 16)
+    await lived.client.delete(keys.dedup_in_flight(POOL, TENANT))
+    return "dedup", job_id
+
+
+async def a_dedup_key_outlives_its_job(lived: Lived) -> Place:
+    job_id = await lived.submitted(dedup="ab" * 16)
+    await lived.pool.cancel(job_id)
+    await lived.client.hset(keys.dedup_in_flight(POOL, TENANT), "ab" * 16, job_id)
+    return "dedup", job_id
+
+
+async def a_dedup_key_is_held_by_nobody(lived: Lived) -> Place:
+    await lived.client.hset(keys.dedup_in_flight(POOL, TENANT), "cd" * 16, "job_x")
+    return "dedup", TENANT
+
+
+async def a_planned_delivery_is_lost(lived: Lived) -> Place:
+    _, delivery = await lived.hooked()
+    await lived.client.delete(keys.delivery(POOL, delivery))
+    return "deliveries", delivery
 
 
 CHAIN: list[Plant] = [
@@ -249,7 +284,8 @@ LIVE: list[Plant] = [
     the_status_of_a_job_is_changed, a_job_is_removed, a_job_becomes_something_else,
     a_job_is_there_of_which_the_log_knows_nothing, the_count_of_open_jobs_is_changed,
     the_bytes_of_a_tenant_are_changed, an_ended_job_is_listed_as_open, a_job_is_taken_off_the_list,
-    a_job_that_is_none_is_listed,
+    a_job_that_is_none_is_listed, the_body_of_a_job_is_lost, the_body_of_a_job_is_edited, a_dedup_key_is_lost,
+    a_dedup_key_outlives_its_job, a_dedup_key_is_held_by_nobody, a_planned_delivery_is_lost,
 ]  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from standardwebhooks import Webhook
 from contracts import events as ev
 from contracts import ids
 from contracts.backfills import Backfill
+from contracts.endpoints import anonymous_endpoint
 from contracts.store import Store, keys
-from services.notifier.planning.targets import anonymous_endpoint
 from tests.notifier.endpoints import make_endpoint, tell
 from tests.notifier.hooked import (
     POOL,

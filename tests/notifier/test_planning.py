@@ -6,6 +6,7 @@ import pytest
 from contracts import events as ev
 from contracts import ids
 from contracts.deliveries import PlannedDelivery
+from contracts.endpoints import anonymous_endpoint
 from contracts.errors import Corrupt
 from contracts.events import DEFAULT_WEBHOOK_EVENTS, WEBHOOK_EVENTS
 from contracts.job import JobState, JobStatus
@@ -15,7 +16,7 @@ from services.notifier.planning.deliveries import Audience, Plan, plan_job
 from services.notifier.planning.job_body import read_body
 from services.notifier.planning.notices import Source
 from services.notifier.planning.story import Story
-from services.notifier.planning.targets import anonymous_endpoint, own_target
+from services.notifier.planning.targets import own_target
 
 JOB = ids.mint_job_id(1_764_457_200_000, 1, "aa")
 SOURCE = Source("aa", 1, Links("https://gen.example", b"secret"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from contracts import events as ev
 from contracts import ids
 from contracts.deliveries import CONTENT_TYPES, PlannedDelivery
-from contracts.endpoints import SUBSCRIBABLE, Endpoint
+from contracts.endpoints import SUBSCRIBABLE, Endpoint, anonymous_endpoint
 from contracts.job import JobState
 from contracts.wire import Entry
 from services.notifier.formats import write
@@ -20,7 +20,7 @@ from services.notifier.planning.job_body import read_body
 from services.notifier.planning.notices import Source
 from services.notifier.planning.story import Story, tell
 from services.notifier.planning.subscriptions import Subscriptions, wants
-from services.notifier.planning.targets import LAST, PROGRESS, anonymous_endpoint
+from services.notifier.planning.targets import LAST, PROGRESS
 
 JOB = ids.mint_job_id(1_764_457_200_000, 1, "aa")
 TENANT = "t_acme"

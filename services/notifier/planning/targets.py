@@ -1,12 +1,9 @@
 """Who is told of an event of a job, and how: its own webhook, and the endpoints of its tenant. Pure."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
-from contracts import ids
-from contracts.endpoints import Endpoint
+from contracts.endpoints import Endpoint, anonymous_endpoint
 from contracts.events import DEFAULT_WEBHOOK_EVENTS, WebhookFormat
 from services.notifier.planning.subscriptions import wants
 
@@ -50,14 +47,3 @@ def target_of(endpoint: Endpoint) -> Target:
     strict = endpoint.ordering == "strict"
     hears_progress = endpoint.wants(PROGRESS)
     return Target(endpoint.name, "", endpoint.format, strict, endpoint.min_interval_ms, hears_progress)
-
-
-def anonymous_endpoint(tenant_id: str, url: str) -> str:
-    """Name the anonymous endpoint behind a URL: one per tenant and origin.
-
-    Not one per URL: a path with a job's id in it would make an endpoint of its own for each job, and a slow receiver
-    would then be called without any limit.
-    """
-    origin = urlsplit(url)
-    digest = hashlib.sha256(f"{tenant_id}\n{origin.scheme}://{origin.netloc}".lower().encode()).digest()
-    return "anon" + ids.encode_base32(int.from_bytes(digest[:8]), 12)

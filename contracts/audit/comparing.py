@@ -1,0 +1,195 @@
+"""Looks at the live state batch by batch and compares it with the fold of the log.
+
+Promises: each batch is compared at the exact position of the log at which it was read, so a pool that works on
+meanwhile gives no false finding; never more than some MB of bodies are in memory.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+
+from contracts.audit.deliveries import Due, expected_ids
+from contracts.audit.findings import Projection
+from contracts.audit.job_hashes import Fields, folded, is_ended
+from contracts.audit.log_audit import LogAudit
+from contracts.audit.scope import Scope
+from contracts.positions import entry_key
+from contracts.store import Store, keys
+from contracts.store.audit import NOT_A_STRING, Asked, Live
+
+AT_ONCE, BYTES_AT_ONCE = 200, 8 << 20
+FoldTo = Callable[[str], Awaitable[None]]
+
+
+class Comparing:
+    """One comparison; `projections` is what came of it."""
+
+    def __init__(self, store: Store, pool: str, audit: LogAudit, scope: Scope, fold_to: FoldTo) -> None:
+        self._store, self._pool, self._audit, self._scope, self._fold_to = store, pool, audit, scope, fold_to
+        self._jobs, self._lists, self._bodies = Projection("jobs"), Projection("lists"), Projection("bodies")
+        self._dedup, self._counters = Projection("dedup"), Projection("counters")
+        self._deliveries = Projection("deliveries")
+
+    @property
+    def projections(self) -> tuple[Projection, ...]:
+        """All of them, whatever came of it."""
+        return self._jobs, self._lists, self._bodies, self._dedup, self._counters, self._deliveries
+
+    async def run(self) -> None:
+        """Compare everything in scope. Raises Unavailable."""
+        planned_to = await self._store.needed_by(self._pool, keys.GROUP_NOTIFIER)
+        set_aside = await self._store.audit.poisoned(self._pool)
+        seen = set[str]()
+        for batch in self._batches(sorted(self._audit.hashes.jobs)):
+            await self._compare_jobs(batch, planned_to, set_aside)
+            seen.update(asked.job_id for asked in batch)
+        await self._compare_strangers(seen)
+        if not self._scope.job_id:
+            await self._compare_counters()
+
+    def _batches(self, job_ids: Sequence[str]) -> Iterator[list[Asked]]:
+        batch, size = list[Asked](), 0
+        for job_id in job_ids:
+            fields = self._audit.hashes.jobs.get(job_id)
+            if fields is None:  # forgotten meanwhile
+                continue
+            batch.append(Asked(job_id, fields.get("t", ""), int(fields.get("u", 0)), fields.get("dd", "")))
+            size += batch[-1].body_bytes
+            if len(batch) == AT_ONCE or size > BYTES_AT_ONCE:
+                yield batch
+                batch, size = [], 0
+        if batch:
+            yield batch
+
+    async def _compare_jobs(self, batch: list[Asked], planned_to: str, set_aside: set[str]) -> None:
+        hashes, attempts = self._audit.hashes.jobs, self._audit.deliveries.attempts
+        tried = [each for asked in batch for each in attempts.get(asked.job_id, ())]
+        sight = await self._store.audit.look(self._pool, batch, tried)
+        await self._fold_to(sight.position)
+        bodies = dict[str, bytes]()
+        for asked, live in zip(batch, sight.jobs, strict=True):
+            fields = hashes.get(asked.job_id)
+            self._jobs.compare(asked.job_id, *differing(fields, live.row))
+            self._lists.compare(asked.job_id, None if fields is None else float(is_ended(fields)), live.score)
+            if fields is not None and live.row is not None:
+                self._compare_body(asked.job_id, live)
+                self._compare_holder(asked.job_id, fields, live.holder)
+                bodies[asked.job_id] = live.body or b""
+        for delivery_id, row in zip(tried, sight.deliveries, strict=True):
+            self._compare_delivery(delivery_id, None if row is None else row["try"])
+        await self._compare_planned(bodies, planned_to, set_aside)
+
+    def _compare_body(self, job_id: str, live: Live) -> None:
+        if job_id in self._audit.hashes.erased:
+            return
+        self._bodies.rows += 1
+        digest = self._audit.hashes.digests.get(job_id, "")
+        if live.body is None or live.body == NOT_A_STRING:
+            self._bodies.differs(job_id, "its body is lost")
+        elif digest and hashlib.sha256(live.body).hexdigest() != digest:
+            self._bodies.differs(job_id, "its body is not what was admitted")
+
+    def _compare_holder(self, job_id: str, fields: Fields, holder: str | None) -> None:
+        if "dd" not in fields:
+            return
+        # a job that runs again does not take its key back
+        holds = not is_ended(fields) and fields.get("r") == "1"
+        if holds:
+            self._dedup.compare(job_id, job_id, holder)
+        else:
+            self._dedup.compare(job_id, False, holder == job_id)
+
+    def _compare_delivery(self, delivery_id: str, tries: str | None) -> None:
+        job_id = "job_" + delivery_id[4:].partition("_")[0]
+        attempt, is_last = self._audit.deliveries.attempts.get(job_id, {}).get(delivery_id, (0, True))
+        self._deliveries.rows += 1
+        if tries is None and not is_last:
+            self._deliveries.differs(delivery_id, f"attempt {attempt} was not the last, and the store has none")
+        elif tries is not None and int(tries) < attempt:
+            self._deliveries.differs(delivery_id, f"the log says attempt {attempt}, the store {tries}")
+
+    async def _compare_planned(self, bodies: dict[str, bytes], planned_to: str, set_aside: set[str]) -> None:
+        """What the notifier is done with, and was never tried, must lie in the store."""
+        expected = dict[str, tuple[str, Due]]()
+        for job_id, body in bodies.items():
+            due = [each for each in self._audit.deliveries.due.get(job_id, ()) if _is_due(each, planned_to, set_aside)]
+            if due:
+                fields = self._audit.hashes.jobs[job_id]
+                expected |= {name: (job_id, each) for name, each in expected_ids(job_id, due, fields, body).items()}
+        if not expected:
+            return
+        sight = await self._store.audit.look(self._pool, deliveries=list(expected))
+        await self._fold_to(sight.position)
+        for (delivery_id, (job_id, one)), row in zip(expected.items(), sight.deliveries, strict=True):
+            self._deliveries.rows += 1
+            if row is None and one in self._audit.deliveries.due.get(job_id, ()):
+                self._deliveries.differs(delivery_id, f"it was planned for the event at {one.position}, and is lost")
+
+    async def _compare_strangers(self, seen: set[str]) -> None:
+        """Hashes of which the log knows nothing."""
+        audit = self._audit.hashes
+        async for found in self._ids_beyond():
+            batch = [Asked(job_id) for job_id in found if job_id not in seen]
+            if not batch:
+                continue
+            sight = await self._store.audit.look(self._pool, batch)
+            await self._fold_to(sight.position)
+            for (job_id, *_), live in zip(batch, sight.jobs, strict=True):
+                if job_id in audit.headless or (not audit.is_whole and job_id not in audit.jobs):
+                    self._jobs.unknown += 1
+                else:
+                    self._jobs.compare(job_id, *differing(audit.jobs.get(job_id), live.row))
+
+    async def _ids_beyond(self) -> AsyncIterator[list[str]]:
+        if self._scope.job_id:
+            yield [] if self._scope.tenant_id else [self._scope.job_id]  # else it may be another tenant's
+        elif self._scope.tenant_id:
+            async for found in self._store.audit.listed(self._pool, self._scope.tenant_id):
+                yield found
+        else:
+            async for found in self._store.audit.job_ids(self._pool):
+                yield found
+
+    async def _compare_counters(self) -> None:
+        hashes = self._audit.hashes
+        tenants = sorted({fields.get("t", "") for fields in hashes.jobs.values()} | ({self._scope.tenant_id} - {""}))
+        sight = await self._store.audit.look(self._pool, tenants=tenants)
+        await self._fold_to(sight.position)
+        if hashes.headless or not hashes.is_whole:
+            self._counters.unknown += 1
+            return
+        expected, counters = hashes.counters(), sight.counters
+        of_one = {f"b:{self._scope.tenant_id}"} if self._scope.tenant_id else None
+        for name in sorted(expected | counters):
+            zero = "0" if name in ("jobs", "bytes") else None
+            if of_one is None or name in of_one:
+                self._counters.compare(name, expected.get(name, zero), counters.get(name, zero))
+        jobs, held = _by_tenant(hashes.jobs.values())
+        for tenant, size, count in zip(tenants, sight.sizes, sight.held, strict=True):
+            if jobs.get(tenant, 0) != size:
+                self._lists.differs(tenant, f"the log says {jobs.get(tenant, 0)} jobs, the store {size}")
+            if held.get(tenant, 0) != count:
+                self._dedup.differs(tenant, f"the log says {held.get(tenant, 0)} keys are held, the store {count}")
+
+
+def _by_tenant(jobs: Iterable[Fields]) -> tuple[dict[str, int], dict[str, int]]:
+    """Count jobs, and those that hold a dedup key."""
+    counts, held = dict[str, int](), dict[str, int]()
+    for fields in jobs:
+        tenant = fields.get("t", "")
+        counts[tenant] = counts.get(tenant, 0) + 1
+        if "dd" in fields and not is_ended(fields) and fields.get("r") == "1":
+            held[tenant] = held.get(tenant, 0) + 1
+    return counts, held
+
+
+def _is_due(due: Due, planned_to: str, set_aside: set[str]) -> bool:
+    return entry_key(due.position) < entry_key(planned_to) and due.position not in set_aside
+
+
+def differing(fields: Fields | None, live: dict[str, str] | None) -> tuple[object, object]:
+    """Return only what differs of both, for people to read; two equal values when nothing does."""
+    if fields is None or live is None:
+        return fields and {"s": fields.get("s")}, live and {"s": live.get("s")}
+    there = folded(live)
+    names = sorted(name for name in fields.keys() | there.keys() if fields.get(name) != there.get(name))
+    return {name: fields.get(name) for name in names}, {name: there.get(name) for name in names}
