@@ -32,6 +32,11 @@ class ArchiveTail:
     def position(self, position: str) -> None:
         self._position, self._ahead = position, []
 
+    @property
+    def opened(self) -> int:
+        """How many connections to the log this took so far."""
+        return self._log.opened
+
     async def read(self, count: int = 200, block_ms: int | None = None) -> list[Entry | Poison]:
         """Return the next entries, waiting up to `block_ms` for the first."""
         if not self._ahead:

@@ -74,7 +74,7 @@ class ArchiveCalls:
         if not raw:
             return None
         return Manifest(
-            raw["upto"], raw["digest"], int(raw["count"]), raw["below"], await self._epoch(pool),
+            raw["upto"], raw["digest"], int(raw["count"]), raw["below"], await self.epoch(pool),
             int(raw.get("checkpointed", 0)), int(raw.get("checkpoint_ms", 0)), int(raw.get("sealed_ms", 0)),
             int(raw.get("until", 0)),
         )  # fmt: skip
@@ -161,7 +161,8 @@ class ArchiveCalls:
         parts = replies.texts(await self._call("fork", fixed, [token, epoch, highest]))
         return int(parts[1]) if parts[0] == "APPLIED" else 0
 
-    async def _epoch(self, pool: str) -> int:
+    async def epoch(self, pool: str) -> int:
+        """Return the epoch of a pool's log. Raises StoreUnavailable."""
         return int(await self._ask(self._client.hget(keys.meta(pool), "epoch")) or 1)
 
     async def _ask(self, call: Any) -> Any:

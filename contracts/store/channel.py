@@ -52,6 +52,7 @@ class Channel:
         self._pool = pool
         self._turn = asyncio.Lock()
         self._wire: _Wire | None = None
+        self.opened = 0  # times; who reads on by a position has come back to a server, and asks whether it is the same
 
     async def exchange(self, commands: Sequence[Command], limit_s: float) -> list[object]:
         """Send commands and return a reply for each, an error as an exception in its place.
@@ -63,6 +64,7 @@ class Channel:
                 if self._wire is None or self._wire.is_lost:
                     await self._close()
                     self._wire = await _open_or_not_sent(self._pool)
+                    self.opened += 1
                 return await self._wire.ask(commands, limit_s)
             except BaseException:
                 await self._close()

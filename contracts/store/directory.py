@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from redis.asyncio import Redis
 
@@ -15,10 +16,12 @@ from contracts.errors import Corrupt, Rejected, StoreUnavailable
 from contracts.ids import mint_token, pool_code
 from contracts.positions import entry_key
 from contracts.store import keys, replies
+from contracts.store.anchored import AnchoredTail, Forked
 from contracts.store.batcher import Batcher
 from contracts.store.channel import Channel
 from contracts.store.clients import read_text
 from contracts.store.log import LogReader, Poison, pause
+from contracts.store.readers import last_position
 from contracts.store.words import Word
 from contracts.store.write import KeyRing, Write, encode
 from contracts.tenant import Configuration, configure
@@ -41,9 +44,11 @@ class Directory:
     def __init__(self, batcher: Batcher, command: Redis, catch_up: Channel, follow: Channel) -> None:
         self._call = batcher.call
         self._command = command
-        self._catch_up = LogReader(catch_up, keys.log(keys.SYSTEM))
-        self._follow = LogReader(follow, keys.log(keys.SYSTEM))
+        end = partial(last_position, command, keys.log(keys.SYSTEM))
+        self._catch_up = AnchoredTail(LogReader(catch_up, keys.log(keys.SYSTEM)), end)
+        self._follow = AnchoredTail(LogReader(follow, keys.log(keys.SYSTEM)), end)
         self.configuration = Configuration()
+        self._last: Entry | Poison | None = None  # folded
 
     async def open(self) -> None:
         """Make the log if it is not there, and fold all of it. Raises ConfigError for a newer layout."""
@@ -52,26 +57,37 @@ class Directory:
 
     async def refresh(self) -> Configuration:
         """Fold whatever is new, without waiting."""
-        self._catch_up.position = self.configuration.position
-        while entries := await self._catch_up.read(count=1000):
-            for entry in entries:
-                self._fold(entry)
+        while await self._read_on(self._catch_up):
+            pass
         return self.configuration
 
     async def follow(self, stop: asyncio.Event) -> None:
         """Fold the log as it grows, until `stop`; survives any outage of the store."""
         failures = 0
         while not stop.is_set():
-            self._follow.position = self.configuration.position
             try:
-                entries = await self._follow.read(count=1000, block_ms=FOLLOW_BLOCK_MS)
+                await self._read_on(self._follow, FOLLOW_BLOCK_MS)
             except StoreUnavailable:
                 failures += 1
                 await pause(failures, stop, random.random())
                 continue
             failures = 0
-            for entry in entries:
-                self._fold(entry)
+
+    async def _read_on(self, reader: AnchoredTail, block_ms: int | None = None) -> bool:
+        """Fold what is new; returns whether there was anything.
+
+        A store may come back without its last second, or be another one: then all is folded again, as a key that was
+        revoked there may be valid here.
+        """
+        reader.begin(self.configuration.position, self._last)
+        try:
+            entries = await reader.read(1000, block_ms)
+        except Forked:
+            await self._fold_again(reader)
+            return True
+        for entry in entries:
+            self._fold(entry)
+        return bool(entries)
 
     async def change(self, decide: Decide, subject: str, secrets: Mapping[str, str] | None = None) -> Configuration:
         """Append the event that `decide` makes of the newest configuration; None changes nothing.
@@ -155,10 +171,22 @@ class Directory:
         args = [0, write_id, self.configuration.position, write, *secrets.values()]
         return replies.reply(await self._call("configure", ring.keys, args))
 
+    async def _fold_again(self, reader: AnchoredTail) -> None:
+        """Fold the log from its beginning; until that is done, what is known stays known."""
+        configuration, last = Configuration(), None
+        reader.begin(configuration.position)
+        while entries := await reader.read(1000):
+            for entry in entries:
+                configuration, last = _folded(configuration, entry), entry
+        self.configuration, self._last = configuration, last
+
     def _fold(self, entry: Entry | Poison) -> None:
         if entry_key(entry.position) <= entry_key(self.configuration.position):
             return  # the follower and a refresh may read the same; the slower one must not take us back
-        if isinstance(entry, Poison):  # kept in the log; every reader skips it alike
-            self.configuration = replace(self.configuration, position=entry.position)
-            return
-        self.configuration = configure(self.configuration, entry)
+        self.configuration, self._last = _folded(self.configuration, entry), entry
+
+
+def _folded(configuration: Configuration, entry: Entry | Poison) -> Configuration:
+    if isinstance(entry, Poison):  # kept in the log; every reader skips it alike
+        return replace(configuration, position=entry.position)
+    return configure(configuration, entry)

@@ -57,6 +57,11 @@ class StreamReader:
         self._key = key
         self.position = position
 
+    @property
+    def opened(self) -> int:
+        """How many connections this took so far."""
+        return self._channel.opened
+
     async def messages(self, count: int = 200, block_ms: int | None = None) -> list[Message]:
         """Return the next messages, waiting up to `block_ms` for the first. Raises StoreUnavailable."""
         command = ("XREAD", "COUNT", count, *_blocking(block_ms), "STREAMS", self._key, self.position)
@@ -88,6 +93,11 @@ class GroupReader:
         self._key, self._group, self._consumer = key, group, consumer
         self._remake = remake  # makes the group again at its cursor, when the store lost it
         self._from = START
+
+    @property
+    def opened(self) -> int:
+        """How many connections this took so far."""
+        return self._channel.opened
 
     async def read(self, count: int = 64, block_ms: int | None = 1000) -> list[Message]:
         """Return the next messages; [] when none came in time. None does not wait.

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from contracts.errors import Corrupt, StoreUnavailable
-from contracts.positions import START, entry_key, next_key
+from contracts.positions import START, before, entry_key, next_key
 from contracts.store import keys
 from contracts.store.channel import Channel
 from contracts.store.clients import COMMAND_TIMEOUT_S, LOST, as_text
@@ -46,6 +46,11 @@ class RecordReader:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
+    @property
+    def opened(self) -> int:
+        """How many connections this took so far."""
+        return self._channel.opened
+
     async def after(self, pool: str, position: str, count: int, block_ms: int | None = None) -> Found:
         """Return what follows `position`, waiting up to `block_ms` for the first. Raises StoreUnavailable."""
         blocking = () if block_ms is None else ("BLOCK", block_ms)
@@ -62,6 +67,12 @@ class RecordReader:
             if isinstance(reply, Exception):
                 raise StoreUnavailable(str(reply)) from reply
         return Found(_records(found), trimmed.decode() if isinstance(trimmed, bytes) else START)
+
+
+async def still_says(reader: RecordReader, pool: str, position: str, fields: tuple[bytes, ...]) -> bool:
+    """Whether the log says at a position what was read there, as far as it was not trimmed. Raises StoreUnavailable."""
+    found = await reader.after(pool, before(position), 1)
+    return may_lack(before(position), found.trimmed) or found.records == [Record(position, fields)]
 
 
 async def preceding(client: Redis, pool: str, upto: str | None, count: int) -> list[Record]:

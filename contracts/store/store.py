@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
 
 from redis.asyncio import Redis
 
 from contracts.errors import ConfigError, StoreUnavailable
 from contracts.events import Event
 from contracts.store import keys, replies
+from contracts.store.anchored import AnchoredTail, LogTail
 from contracts.store.archive import ArchiveCalls
 from contracts.store.attempts import Attempts
 from contracts.store.audit import AuditReads
@@ -23,7 +24,7 @@ from contracts.store.directory import LAYOUT, Directory
 from contracts.store.jobs import Jobs
 from contracts.store.leadership import Leadership
 from contracts.store.live import Live
-from contracts.store.log import GroupReader, LogReader, Poison
+from contracts.store.log import GroupReader, LogReader
 from contracts.store.questions import Questions
 from contracts.store.readers import last_position, needed_from, read_entry
 from contracts.store.resources import Resources
@@ -40,17 +41,6 @@ class PoolMeta:
     name: str
     code: str
     epoch: int
-
-
-class LogTail(Protocol):
-    """Follows a log; `position` is that of the last entry it gave, and may be set."""
-
-    @property
-    def position(self) -> str: ...
-    @position.setter
-    def position(self, position: str) -> None: ...
-    async def read(self, count: int = 200, block_ms: int | None = None) -> list[Entry | Poison]:
-        """Return the next entries, waiting up to `block_ms` for the first. Raises Unavailable."""
 
 
 class Store:
@@ -113,6 +103,10 @@ class Store:
         if self.archived_tail is not None:
             return self.archived_tail(pool, position)
         return LogReader(self.channel(), keys.log(pool), position)
+
+    def anchored(self, pool: str, position: str) -> AnchoredTail:
+        """Return a reader as `tail`, that raises Forked when it comes back to another log."""
+        return AnchoredTail(self.tail(pool, position), partial(self.end_of_log, pool))
 
     def group(self, pool: str, group: str, consumer: str) -> GroupReader:
         """Return a member of one of the log's groups."""

@@ -53,6 +53,7 @@ class PoolArchivist:
         self._token = mint_token(random.SystemRandom().getrandbits(80))
         self._manifest: Manifest | None = None  # of this term, once what was found is adopted
         self._now_ms = 0
+        self._seen: Record | None = None  # the newest entry that waited at the last look
 
     async def follow(self, stop: asyncio.Event) -> None:
         """Work until `stop`, whatever goes away meanwhile."""
@@ -97,6 +98,7 @@ class PoolArchivist:
         """Seal the next segment, if it is time; returns whether there may be another."""
         pace = self._config.pace
         waiting = (await self._reader.after(self._pool, self._of.upto, pace.seal_entries)).records
+        await self._check_seen(waiting)
         records = sealing.due(waiting, self._now_ms, pace, self._config.look_ms)
         if not records:
             return False
@@ -182,6 +184,12 @@ class PoolArchivist:
             return not is_trimmed and found.records[:1] != [last]
         return False
 
+    async def _check_seen(self, waiting: Sequence[Record]) -> None:
+        """Begin a new epoch if the log lacks what it held at the last look: it was lost before it was sealed."""
+        seen, self._seen = self._seen, waiting[-1] if waiting else None
+        if seen is not None and entry_key(seen.position) > entry_key(self._of.upto) and seen not in waiting:
+            await self._fork(seen.position)
+
     async def _fork(self, highest: str) -> None:
         """Begin a new epoch: what positions of this one mean is not sure any more."""
         epoch = await self._store.archive.fork(self._pool, self._token, self._of.epoch, highest)
@@ -194,7 +202,9 @@ class PoolArchivist:
         lead = await self._store.archive.lead(self._pool, self._token, self._config.lease_ms, self._place)
         if lead.elsewhere:
             raise ConfigError([ELSEWHERE.format(pool=self._pool)])
-        self._manifest, self._now_ms = lead.manifest, lead.now_ms
+        known, self._manifest, self._now_ms = self._manifest, lead.manifest, lead.now_ms
+        if known is not None and lead.manifest is not None and entry_key(lead.manifest.upto) < entry_key(known.upto):
+            raise TakenOver(self._pool)  # the store lost what was said to it: begin again with what is kept
         return lead.manifest is not None
 
     @property

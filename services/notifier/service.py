@@ -1,8 +1,8 @@
 """The notifier of one process: an agent and a sender for each pool.
 
-Promises: starts before the store does and survives its outages; when the set of pools changes it ends in order and
-says that it wants to be started again; when told to stop it reads nothing more, plans what it has in hand, lets
-attempts under way end within a grace and hands the rest back.
+Promises: starts before the store does and survives its outages; when the set of pools changes, or a log is another one
+than was read, it ends in order and says that it wants to be started again; when told to stop it reads nothing more,
+plans what it has in hand, lets attempts under way end within a grace and hands the rest back.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Notifier:
         self._block_ms = block_ms
         self._backfillers: dict[str, Backfiller] = {}
         self._operations: dict[str, Planner] = {}  # of the configuration log
+        self._epochs: dict[str, int] = {}
+        self._is_forked = False
 
     async def run(self, stop: asyncio.Event) -> bool:
         """Serve all pools until `stop` or until there are others; returns whether to start again.
@@ -121,6 +123,7 @@ class Notifier:
 
     async def _planner(self, pool: str) -> Planner:
         meta = await self._store.open_pool(pool)
+        self._epochs[pool] = meta.epoch
         links = await self._links()
         source = Source(meta.code, meta.epoch, links)
         self._backfillers[pool] = Backfiller(
@@ -141,7 +144,7 @@ class Notifier:
         return Links(self._identity.public_url, secret.encode())
 
     def _assemble(self, projection: ModuleType, planners: dict[str, Planner]) -> AgentApp:
-        feed = projection.from_groups(self._store, self._identity.consumer, self._log, self._block_ms)
+        feed = projection.from_groups(self._store, self._identity.consumer, self._log, self._block_ms, self._note_fork)
         if self._topic is not None:
             of_pools = projection.from_kafka(self._store, *self._topic, self._log, self._block_ms)
             feed = projection.with_configuration(of_pools, feed)
@@ -158,8 +161,22 @@ class Notifier:
             if self._store.directory.configuration.pools.keys() != served:
                 self._log.info("pools_changed", served=sorted(served))
                 return True
+            if self._is_forked or await self._is_another_epoch():
+                self._log.warning("log_changed", epochs=self._epochs)
+                return True
             await _wait(stop, POOLS_EVERY_S)
         return False
+
+    async def _is_another_epoch(self) -> bool:
+        """Whether positions have come to mean another log than the one that webhooks would name."""
+        try:
+            now = [await self._store.archive.epoch(pool) for pool in self._epochs]
+        except StoreUnavailable:
+            return False
+        return now != list(self._epochs.values())
+
+    def _note_fork(self) -> None:
+        self._is_forked = True
 
 
 async def _wait(stop: asyncio.Event, seconds: float) -> None:

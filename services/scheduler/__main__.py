@@ -15,11 +15,12 @@ from asyncio import FIRST_COMPLETED
 import uvloop
 
 from contracts import models
-from contracts.archive import open_archive
+from contracts.archive import Gone, open_archive
 from contracts.errors import ConfigError, HeadraceError, StoreUnavailable
 from contracts.secrecy import hide_this_process
 from contracts.settings import Settings, load_settings
 from contracts.store import Store
+from contracts.store.anchored import Forked
 from contracts.store.log import pause
 from contracts.telemetry import Logger, configure_logging
 from services.scheduler.config import SchedulerConfig, make_config
@@ -92,6 +93,7 @@ async def _serve_pools(
 
 
 async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logger, stop: asyncio.Event) -> None:
+    """Run a candidate; where the log was lost under it, another one that folds what is there now."""
     failures = 0
     while not stop.is_set():
         try:
@@ -101,7 +103,11 @@ async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logge
             await pause(failures, stop, random.random())
             continue
         gc.freeze()  # a full collection of a large fold would stall the turns
-        await Candidate(store, pool, state, config, log, _keep_apart).run(stop)
+        try:
+            await Candidate(store, pool, state, config, log, _keep_apart).run(stop)
+        except (Forked, Gone) as error:
+            log.error("log_forked", pool=pool, reason=str(error))
+            await pause(1, stop, random.random())
 
 
 async def _keep_apart(pool: str) -> None:

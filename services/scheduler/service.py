@@ -1,7 +1,7 @@
 """One candidate for the lead of one pool: folds along as a standby, takes the token when it is free, makes turns.
 
 Promises: never ends because the store is away; `run` returns only after `stop`, having resigned; whatever happens in a
-term of leadership, the fold goes on from where it is.
+term of leadership, the fold goes on from where it is; but where the store has lost what was folded, `run` raises.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Candidate:
         self.state = state
         self.leader: Leader | None = None  # of the present term
         self._wake = asyncio.Event()
-        self._tail = Tail(store.tail(pool, state.position), self._wake)
+        self._tail = Tail(store.anchored(pool, state.position), self._wake)
         self._following: asyncio.Task[None] | None = None
         self._token = _mint_token()
         self._has_stood_by = False  # since the last term
@@ -47,7 +47,7 @@ class Candidate:
         return self.leader is not None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Fold and lead until `stop`."""
+        """Fold and lead until `stop`. Raises Forked, Gone when this fold is of a log that is there no more."""
         following = self._following = asyncio.create_task(self._tail.follow(stop))
         waking = asyncio.create_task(self._wake_at(stop))
         failures = 0

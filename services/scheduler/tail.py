@@ -1,7 +1,7 @@
 """The log as it grows, read ahead by a loop of its own, so that whoever folds it never waits for a read.
 
 Promises: entries in order without a gap from the position on; survives any outage of the store; holds a bounded number
-of entries. `arrived` is the wake-up of the process: set when something was read.
+of entries. `arrived` is the wake-up of the process: set when something was read, and when the reading ended.
 """
 
 import asyncio
@@ -9,8 +9,8 @@ import random
 from collections import deque
 
 from contracts.errors import Unavailable
+from contracts.store.anchored import AnchoredTail
 from contracts.store.log import Poison, pause
-from contracts.store.store import LogTail
 from contracts.wire import Entry
 
 READ_COUNT = 500
@@ -21,7 +21,7 @@ MOST_AHEAD = 20_000
 class Tail:
     """Reads one log from a position on; run `follow` as a task."""
 
-    def __init__(self, reader: LogTail, arrived: asyncio.Event) -> None:
+    def __init__(self, reader: AnchoredTail, arrived: asyncio.Event) -> None:
         self._reader = reader
         self._entries: deque[Entry | Poison] = deque()
         self._room = asyncio.Event()
@@ -34,7 +34,13 @@ class Tail:
         return taken
 
     async def follow(self, stop: asyncio.Event) -> None:
-        """Read until `stop`."""
+        """Read until `stop`. Raises Forked when the log is another one."""
+        try:
+            await self._read_on(stop)
+        finally:
+            self.arrived.set()
+
+    async def _read_on(self, stop: asyncio.Event) -> None:
         failures = 0
         while not stop.is_set():
             if len(self._entries) >= MOST_AHEAD:

@@ -1,8 +1,14 @@
 """A log that is not the one that was archived: a new epoch begins, and nothing that was archived is lost."""
 
+from dataclasses import replace
+
+import pytest
+
 from contracts.archive import START_DIGEST, Record, seal
 from contracts.positions import entry_key
 from contracts.store import Store, keys
+from services.archivist.config import Pace
+from services.archivist.pool import TakenOver
 from tests.archivist.rig import AT_ONCE, POOL, Pool
 
 FAR_MS = 4_000_000_000_000
@@ -73,3 +79,44 @@ async def test_an_ordinary_restart_is_no_fork(store: Store, pool: Pool) -> None:
 
     assert await epoch(store) == 1
     assert aside(pool) == []
+
+
+async def test_a_log_that_lost_what_was_not_sealed_yet_begins_a_new_epoch(store: Store, pool: Pool) -> None:
+    """A position that somebody was told must not come to mean another event."""
+    archivist = pool.archivist(config=replace(AT_ONCE, pace=Pace(60_000, 7, 0)))
+    for _ in range(3):
+        await pool.job()
+    await archivist.run_once()
+    end = await store.end_of_log(POOL)
+    await store.client.xdel(keys.log(POOL), end)
+    await archivist.run_once()
+    assert await epoch(store) == 2
+    later = await store.client.xadd(keys.log(POOL), {"t": "x", "j": "y", "d": "{}"})
+    assert entry_key(later.decode()) > entry_key(end)
+
+    await archivist.run_once()
+    assert await epoch(store) == 2
+
+
+async def test_a_manifest_that_went_back_is_compared_with_the_archive_in_the_same_term(
+    store: Store, pool: Pool
+) -> None:  # fmt: skip
+    """The store came back between two looks without what was said to it last; no call of ours failed."""
+    await pool.look()
+    archivist = pool.archivist()
+    await pool.job()
+    await archivist.run_once()
+    kept = await store.client.hgetall(keys.archive(POOL))
+    lost = await pool.job()
+    await archivist.run_once()
+    await store.client.xdel(keys.log(POOL), await store.end_of_log(POOL))
+    await store.client.hset(keys.archive(POOL), mapping={**kept, b"until": 2**50})
+
+    with pytest.raises(TakenOver):
+        await archivist.run_once()
+    await archivist.run_once()
+
+    assert await epoch(store) == 2
+    assert len(aside(pool)) == 1
+    subjects = [record.entry().subject async for batch in pool.archive.read(POOL, None) for record in batch]  # type: ignore[union-attr]
+    assert lost not in subjects

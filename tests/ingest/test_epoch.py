@@ -13,12 +13,14 @@ async def test_a_new_epoch_shows_in_positions_without_a_restart(api: Api, play: 
     """why.md 18: after a loss, positions of the log before must be told apart from those of this one."""
     job_id = await api.job()
     before = await position(api, job_id)
+    assert (await api.get("/v1/events")).body["data"][0]["position"] == before
 
     await api.store.client.hincrby(keys.meta(POOL), "epoch", 1)
     async with asyncio.timeout(WAIT_S):
         while (after := await position(api, job_id)) == before:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
+    assert (await api.get("/v1/events")).body["data"][0]["position"] == after
     assert (before.split(".")[1], after.split(".")[1]) == ("1", "2")
     assert before.split(".")[2] == after.split(".")[2]
 

@@ -334,3 +334,34 @@ async def test_faust_is_not_imported_before_the_store_is_asked() -> None:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
     printed, _ = await process.communicate()
     assert printed.decode().strip() == "set()"
+
+
+async def test_a_group_that_comes_back_to_another_log_says_so_and_hands_over_nothing_more(store) -> None:
+    """why.md 18: the log is compared after each new connection; the same one is read on as if nothing had been."""
+    handled, forks = [], []
+
+    async def handle(consumer: Consumer, entries) -> None:
+        handled.extend(entry.subject for entry in entries)
+
+    consumer = Consumer(store, "one", handle, forked=lambda: forks.append(1))
+    await consumer.source.start()
+    jobs = [await admit(store, None)]
+    await until_true(lambda: handled == jobs)
+    await cut_group_readers(store)
+    jobs.append(await admit(store, None))
+    await until_true(lambda: handled == jobs)
+    assert forks == []
+
+    ((last, _),) = await store.client.xrevrange(keys.log(POOL), count=1)
+    await store.client.xdel(keys.log(POOL), last)
+    await cut_group_readers(store)
+    await admit(store, None)
+    await until_true(lambda: forks)
+    await consumer.source.stop()
+    assert handled == jobs
+
+
+async def cut_group_readers(store: Store) -> None:
+    for client in await store.client.client_list():
+        if client["cmd"] == "xreadgroup":
+            await store.client.client_kill_filter(_id=client["id"])

@@ -402,3 +402,16 @@ async def test_a_lost_group_is_made_again_and_doubles_nothing(store, store_url):
         await receiver.wait_for_requests(2)
         await until(lambda: settled(store))
     assert len(receiver.requests) == 2
+
+
+async def test_a_notifier_begins_anew_when_positions_come_to_mean_another_log(store, store_url):
+    """why.md 18: a webhook names the position of its event, so a new epoch must not wait for somebody's restart."""
+    async with notifier(store_url) as service:
+        await until(lambda: _has_opened(service))
+        [running] = [task for task in asyncio.all_tasks() if task.get_coro().__qualname__ == "Notifier.run"]
+        await store.client.hincrby(keys.meta(POOL), "epoch", 1)
+        assert await asyncio.wait_for(running, 20) is True
+
+
+async def _has_opened(service: Notifier) -> bool:
+    return bool(service._epochs)

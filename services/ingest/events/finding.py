@@ -24,7 +24,7 @@ class EventReader:
 
     def __init__(self, context: Context, archive: Archive) -> None:
         self._context, self._archive = context, archive
-        self._grounds: dict[str, Ground] = {}
+        self._jobs: dict[str, PoolJobs] = {}
 
     def digest_of_user(self, user_id: str) -> str:
         """Return what the log says in place of a user's id."""
@@ -95,11 +95,10 @@ class EventReader:
 
     def ground(self, pool: str) -> Ground:
         """Return a pool to go through. Raises StoreUnavailable before the store was opened."""
-        if pool not in self._grounds:
-            store = self._context.store
-            place = self._context.place(self._context.pool(pool))
-            self._grounds[pool] = Ground(place, PoolJobs(store, self._archive, pool), store, self._archive)
-        return self._grounds[pool]
+        place, store = self._context.place(self._context.pool(pool)), self._context.store
+        if pool not in self._jobs:
+            self._jobs[pool] = PoolJobs(store, self._archive, pool)
+        return Ground(place, self._jobs[pool], store, self._archive)  # its epoch may be another one than the last time
 
     async def _entry(self, ground: Ground, tenant_id: str, job_id: str, sequence: int) -> Entry | None:
         call = self._context.store.jobs.history(ground.place.pool, job_id, after=sequence - 1)

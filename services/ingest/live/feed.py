@@ -12,10 +12,9 @@ from contextlib import contextmanager
 
 from contracts.archive.reading import Gone
 from contracts.errors import HeadraceError
-from contracts.positions import before, entry_key
 from contracts.store import Store
+from contracts.store.anchored import AnchoredTail, Forked
 from contracts.store.log import Poison, pause
-from contracts.store.store import LogTail
 from contracts.wire import Entry
 from services.ingest.live.records import Records
 from services.ingest.live.subscription import MOST_WAITING, Subscription
@@ -35,8 +34,7 @@ class Feed:
         self._of_all: set[Listener] = set()
         self.records = Records()
         self._begun = asyncio.Event()
-        self._reader: LogTail | None = None
-        self._last: Entry | Poison | None = None
+        self._reader: AnchoredTail | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -98,8 +96,8 @@ class Feed:
         failures = 0
         while self.is_followed and not self._stop.is_set():
             try:
-                entries = await self._next(is_back=failures > 0)
-            except Gone:
+                entries = await self._next()
+            except (Gone, Forked):
                 self._lose()
                 continue
             except HeadraceError:
@@ -110,33 +108,15 @@ class Feed:
             for entry in entries:
                 self._tell(entry)
 
-    async def _next(self, *, is_back: bool) -> list[Entry | Poison]:
-        """Return what comes next. Raises Gone when that is not what follows, and other errors that may pass."""
-        reader = self._reader
-        if reader is None:
-            reader = self._reader = self._store.tail(self._pool, "")
+    async def _next(self) -> list[Entry | Poison]:
+        """Return what comes next. Raises Gone, Forked when that is not what follows, and what may pass."""
+        if self._reader is None:
+            self._reader = self._store.anchored(self._pool, "")
             self._begun.clear()
         if not self._begun.is_set():
-            reader.position, self._last = await self._store.end_of_log(self._pool), None
+            self._reader.begin(await self._store.end_of_log(self._pool))
             self._begun.set()
-        elif is_back:
-            await self._check(reader)
-        return await reader.read(AT_ONCE, BLOCK_MS)
-
-    async def _check(self, reader: LogTail) -> None:
-        """Raise Gone unless the log still says at its place what was read there: a store may lose its last second."""
-        place, last = reader.position, self._last
-        if last is None:
-            end = await self._store.end_of_log(self._pool)
-            is_same = entry_key(end) >= entry_key(place)
-        else:
-            reader.position = before(place)
-            try:
-                is_same = await reader.read(1) == [last]
-            finally:
-                reader.position = place
-        if not is_same:
-            raise Gone(place, "")
+        return await self._reader.read(AT_ONCE, BLOCK_MS)
 
     def _lose(self) -> None:
         if self._stop.is_set():
@@ -147,7 +127,6 @@ class Feed:
             listener.lose()
 
     def _tell(self, entry: Entry | Poison) -> None:
-        self._last = entry
         if isinstance(entry, Poison):
             return  # no reader of the log can tell more of it
         for listener in self._of_job.get(entry.subject, ()):

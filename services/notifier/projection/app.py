@@ -3,7 +3,7 @@
 Imported late, and in a thread: Faust takes half a second.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from mode import Service
@@ -27,11 +27,13 @@ def assemble(planners: Mapping[str, Planner], feed: Feed, beside: Sequence[Runni
     return assembling.assemble("headrace-notifier", "plan", bodies, feed, beside)
 
 
-def from_groups(store: Store, consumer: str, log: Logger, block_ms: int) -> Feed:
+def from_groups(
+    store: Store, consumer: str, log: Logger, block_ms: int, forked: Callable[[], None] = lambda: None
+) -> Feed:  # fmt: skip
     """Return a feed that reads each pool's log as a member of its group."""
 
     def feed(channels: Mapping[str, HandOver]) -> Sequence[Service]:
-        source = partial(GroupSource, store, consumer=consumer, log=log, block_ms=block_ms)
+        source = partial(GroupSource, store, consumer=consumer, log=log, forked=forked, block_ms=block_ms)
         return [source(pool, hand_over=hand_over) for pool, hand_over in channels.items()]
 
     return feed

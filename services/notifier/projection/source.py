@@ -18,6 +18,7 @@ from contracts.errors import StoreUnavailable
 from contracts.positions import START
 from contracts.store import Store, keys
 from contracts.store.log import Abandoned, Message, Poison
+from contracts.store.records import RecordReader, still_says
 from contracts.telemetry import Logger
 from contracts.wire import Entry
 
@@ -47,9 +48,11 @@ class GroupSource(Reading):
         hand_over: Callable[[Batch], None],
         log: Logger,
         *,
+        forked: Callable[[], None] = lambda: None,
         block_ms: int = BLOCK_MS,
         abandoned_ms: int = ABANDONED_MS,
     ) -> None:
+        """`forked` is called when the log is another one than was read; then nothing more is handed over."""
         super().__init__(log.bind(pool=pool, consumer=consumer))
         self._store, self._pool, self._consumer = store, pool, consumer
         self._hand_over = hand_over
@@ -57,6 +60,10 @@ class GroupSource(Reading):
         self._abandoned_ms = abandoned_ms
         self._reader = store.group(pool, GROUP, consumer)
         self._side = store.group(pool, GROUP, consumer)  # not held up by a read that blocks
+        self._records = RecordReader(store.channel())
+        self._last: Message | None = None  # read
+        self._opened = 0
+        self._forked, self._is_forked = forked, False
         self._held: set[str] = set()
         self._take_over_from = START
         self._take_over_at_s = 0.0
@@ -90,6 +97,8 @@ class GroupSource(Reading):
                 await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS, self._consumer)
 
     async def _read_once(self) -> None:
+        if self._is_forked:
+            raise StoreUnavailable("the log is another one")
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._tidy_at_s:
             self._tidy_at_s = now_s + TIDY_EVERY_S
@@ -106,10 +115,27 @@ class GroupSource(Reading):
         that the job waits for.
         """
         messages = await self._reader.read(BATCH, self._block_ms)
+        await self._look()
         if 0 < len(messages) < BATCH:
             await asyncio.sleep(GATHER_S)
             messages += await self._reader.read(BATCH - len(messages), None)
+        self._last = next((message for message in reversed(messages) if message.fields is not None), self._last)
         return messages
+
+    async def _look(self) -> None:
+        """After each new connection, see whether the log still says what was read of it last.
+
+        What the group handed out is in the log, and lost with it; but what is remembered of jobs may not be so.
+        """
+        opened, last = self._reader.opened, self._last
+        if opened != self._opened and last is not None and last.fields is not None:
+            fields = tuple(text for pair in last.fields.items() for text in pair)
+            if not await still_says(self._records, self._pool, last.position, fields):
+                self._log.error("log_forked", position=last.position)
+                self._is_forked = True
+                self._forked()
+                raise StoreUnavailable("the log is another one")
+        self._opened = opened
 
     async def _take_over(self) -> bool:
         """Hand out what others left, suspects one by one; returns whether there was anything."""
