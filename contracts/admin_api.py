@@ -1,11 +1,11 @@
 """The bodies of the administration API: what an operator may send."""
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal, Self, get_args
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from contracts.body import Body, Reason
+from contracts.body import Body, Instant, Reason
 from contracts.events import Tier
 from contracts.policy import PolicySeconds, Share, Weight
 from contracts.webhook_hosts import is_host_pattern
@@ -35,6 +35,10 @@ class TenantLimits(Body):
 
 # Beside the tier's own weight, which has a wider range.
 TenantWeight = Annotated[float, Field(ge=0.001, le=1_000, allow_inf_nan=False)]
+
+
+def _fault(sentence: str, pointer: str) -> PydanticCustomError:
+    return PydanticCustomError("contradiction", "{sentence}", {"sentence": sentence, "pointer": pointer})
 
 
 def _host_pattern(text: str) -> str:
@@ -72,6 +76,41 @@ class Because(Body):
     """Body of a pause or resume: why."""
 
     reason: Reason = ""
+
+
+class DeadLettersFilter(Body):
+    """Which dead letters; {} means all. Times are of the failure, from `since` to before `until`."""
+
+    pool: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    tenant_id: Annotated[str, Field(pattern=r"^t_[a-z0-9][a-z0-9_-]{0,47}$")] | None = None
+    model: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+    code: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,64}$")] | None = None
+    since: Instant | None = None
+    until: Instant | None = None
+
+
+class DeadLettersAct(Body):
+    """Body of `POST /admin/v1/dlq/redrive` and `/discard`: which ones, how fast, why; `dryRun` only counts."""
+
+    ids: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=64)], ...],
+        Field(strict=False, min_length=1, max_length=1_000),
+    ] | None = None  # fmt: skip
+    filter: DeadLettersFilter | None = None
+    rate_per_second: Annotated[float, Field(ge=0.01, le=1_000, allow_inf_nan=False)] = 10.0
+    dry_run: bool = False
+    cursor: Annotated[str, Field(max_length=512)] | None = None
+    reason: Reason = ""
+
+    @model_validator(mode="after")
+    def _refuse_contradictions(self) -> Self:
+        if (self.ids is None) == (self.filter is None):
+            raise _fault("needs either ids or a filter; the filter {} means all dead letters", "")
+        if self.cursor is not None and not self.dry_run:
+            raise _fault("goes with a dry run", "/cursor")
+        if not self.dry_run and not self.reason.strip():
+            raise _fault("says why, for the log", "/reason")
+        return self
 
 
 class WorkerDrain(Body):

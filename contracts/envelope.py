@@ -21,7 +21,7 @@ JsonObject = dict[str, Any]
 
 _INGEST = frozenset(
     {"job.created", "job.scheduled", "job.priority_changed", "job.metadata_changed", "job.webhook_changed",
-     "job.cancel_requested", "job.retried"}
+     "job.cancel_requested", "job.retried", "job.redriven", "job.discarded"}
 )  # fmt: skip
 _SCHEDULER = frozenset(
     {"job.assigned", "job.unassigned", "job.lease_lost", "job.expired", "job.dead_lettered", "job.forgotten"}

@@ -65,6 +65,8 @@ TRANSITIONS: Final[Mapping[tuple[JobStatus | None, str], JobStatus]] = {
     **{(S.IN_PROGRESS, milestone): S.IN_PROGRESS for milestone in sorted(ev.MILESTONES)},
     # terminal: left only by a new run
     (S.FAILED, "job.dead_lettered"): S.FAILED,
+    (S.FAILED, "job.redriven"): S.FAILED,  # always followed by job.retried in the same call
+    (S.FAILED, "job.discarded"): S.FAILED,  # no dead letter any more
     **{(ended, "job.retried"): S.QUEUED for ended in (S.FAILED, S.CANCELLED, S.EXPIRED)},
     **{(ended, "job.forgotten"): ended for ended in TERMINAL},  # the last event of all
     # the trace of a refused late write may follow anything

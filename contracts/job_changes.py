@@ -59,6 +59,8 @@ def changes(event: ev.Event, fence: int) -> Changes:
             return _ended(JobStatus.EXPIRED)
         case ev.JobRetried():
             return _retried(event)
+        case ev.JobDiscarded():
+            return {FIELDS["dead_lettered"]: GONE}
         case _:
             return {}
 

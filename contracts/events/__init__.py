@@ -49,6 +49,7 @@ from contracts.events.jobs import (
     JobCreated,
     JobDeadLettered,
     JobDeviceReleased,
+    JobDiscarded,
     JobEventRejected,
     JobExpired,
     JobFailed,
@@ -59,6 +60,7 @@ from contracts.events.jobs import (
     JobProgress,
     JobQueued,
     JobRecharged,
+    JobRedriven,
     JobRetried,
     JobScheduled,
     JobStarted,
@@ -79,6 +81,7 @@ from contracts.events.milestones import (
     PromptEncoded,
     ThumbnailReady,
 )
+from contracts.events.operators import ConsumerDropped, DeadLettersRequested, DeadLettersStopped
 from contracts.events.root import ArtifactRef, ErrorFacts, Event, Part, SlotInfo, Timings
 from contracts.events.webhooks import WebhookAttempted, WebhookExhausted
 from contracts.events.workers import (
@@ -107,6 +110,9 @@ from contracts.events.workers import (
 __all__ = [
     "CATALOGUE",
     "DEFAULT_WEBHOOK_EVENTS",
+    "ConsumerDropped",
+    "DeadLettersRequested",
+    "DeadLettersStopped",
     "MILESTONES",
     "OPERATIONAL_EVENTS",
     "WEBHOOK_EVENTS",
@@ -134,6 +140,7 @@ __all__ = [
     "JobCreated",
     "JobDeadLettered",
     "JobDeviceReleased",
+    "JobDiscarded",
     "JobEventRejected",
     "JobExpired",
     "JobFailed",
@@ -144,6 +151,7 @@ __all__ = [
     "JobProgress",
     "JobQueued",
     "JobRecharged",
+    "JobRedriven",
     "JobRetried",
     "JobScheduled",
     "JobStarted",
@@ -248,6 +256,8 @@ WEBHOOK_EVENTS = MILESTONES | {
     "job.failed",
     "job.expired",
     "job.dead_lettered",
+    "job.redriven",
+    "job.discarded",
 }
 # About a tenant's endpoints: its other endpoints may subscribe to them.
 OPERATIONAL_EVENTS = frozenset(name for name in CATALOGUE if name.startswith("webhook.endpoint_"))

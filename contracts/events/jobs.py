@@ -201,6 +201,26 @@ class JobDeadLettered(Event):
     cause: str
 
 
+class JobRedriven(Event):
+    """admin: taken back from the dead letters; `job.retried` follows in the same call and begins the run."""
+
+    TYPE: ClassVar[str] = "job.redriven"
+    cause: str  # code of the error that ended the run before
+    operation_id: str
+    reason: str = ""
+    by: str = ""
+
+
+class JobDiscarded(Event):
+    """admin: not to be listed among the dead letters any more; it stays failed."""
+
+    TYPE: ClassVar[str] = "job.discarded"
+    cause: str
+    operation_id: str
+    reason: str = ""
+    by: str = ""
+
+
 class JobPriorityChanged(Event):
     """ingest: the job's band inside its tenant is another one from now on."""
 

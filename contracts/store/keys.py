@@ -87,6 +87,11 @@ def archive(pool: str) -> str:
     return f"hr:{{{pool}}}:archive"
 
 
+def dead_letters(pool: str) -> str:
+    """Zset: jobs that failed for good and wait for a person, by when they failed."""
+    return f"hr:{{{pool}}}:dlq"
+
+
 def ended(pool: str, kind: str) -> str:
     """Zset: jobs whose last event is sealed, by when they ended; `kind` is one of `ENDED_KINDS`."""
     return f"hr:{{{pool}}}:ended:{kind}"
@@ -170,6 +175,16 @@ def backfills(pool: str) -> str:
 def backfill_leases(pool: str) -> str:
     """Hash: backfill id -> which notifier works on it, and until when that is its own."""
     return f"hr:{{{pool}}}:backfill_leases"
+
+
+def letter_work(pool: str) -> str:
+    """Hash: operation id -> which dead letters are to be redriven or discarded, and how far that is (JSON)."""
+    return f"hr:{{{pool}}}:letter_work"
+
+
+def letter_leases(pool: str) -> str:
+    """Hash: operation id -> which process works on it, and until when that is its own."""
+    return f"hr:{{{pool}}}:letter_leases"
 
 
 def poison(pool: str) -> str:

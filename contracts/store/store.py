@@ -7,6 +7,8 @@ from functools import partial
 
 from redis.asyncio import Redis
 
+from contracts.backfills import read_backfill
+from contracts.dead_letters import read_operation
 from contracts.errors import ConfigError, StoreUnavailable
 from contracts.events import Event
 from contracts.store import keys, replies
@@ -14,11 +16,11 @@ from contracts.store.anchored import AnchoredTail, LogTail
 from contracts.store.archive import ArchiveCalls
 from contracts.store.attempts import Attempts
 from contracts.store.audit import AuditReads
-from contracts.store.backfills import Backfills
 from contracts.store.batcher import Batcher
 from contracts.store.channel import Channel
 from contracts.store.claims import KeyClaims
 from contracts.store.clients import command_client, read_hash, read_members
+from contracts.store.dead_letters import DeadLetters
 from contracts.store.deliveries import Deliveries
 from contracts.store.directory import LAYOUT, Directory
 from contracts.store.jobs import Jobs
@@ -29,6 +31,7 @@ from contracts.store.questions import Questions
 from contracts.store.readers import last_position, needed_from, read_entry
 from contracts.store.resources import Resources
 from contracts.store.snapshots import Snapshots
+from contracts.store.tasks import Tasks
 from contracts.store.words import Word
 from contracts.store.write import KeyRing, Write, encode
 from contracts.wire import Entry
@@ -59,7 +62,9 @@ class Store:
         self.attempts = Attempts(self.batcher)
         self.leadership = Leadership(self.batcher)
         self.deliveries = Deliveries(self.batcher, self.client)
-        self.backfills = Backfills(self.batcher, self.client)
+        self.backfills = Tasks(self.batcher, self.client, (keys.backfills, keys.backfill_leases), read_backfill)
+        self.dead_letters = DeadLetters(self.batcher, self.client)
+        self.letter_work = Tasks(self.batcher, self.client, (keys.letter_work, keys.letter_leases), read_operation)
         self.claims = KeyClaims(self.batcher)
         self.questions = Questions(self.batcher, self.channel)
         self.live = Live(self.batcher, self.client, self.channel)

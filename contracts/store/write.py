@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from contracts.events import Event
+from contracts.events import Event, JobDiscarded, JobFailed
 from contracts.job_changes import changes
 from contracts.store import keys
 from contracts.wire import wire_type
@@ -132,6 +132,10 @@ def as_object(write: Write, ring: KeyRing) -> dict[str, Any]:
         out["once"] = ring.index(keys.dedup_in_flight(pool, write.closes_for))
     if write.opens_for is not None:
         out["open"] = ring.index(keys.jobs(pool, write.opens_for))
+    if any(isinstance(event, JobFailed) and event.dead_lettered for event in write.events):
+        out["letter"] = ring.index(keys.dead_letters(pool))
+    elif write.opens_for or write.forget or any(isinstance(event, JobDiscarded) for event in write.events):
+        out["unletter"] = ring.index(keys.dead_letters(pool))
     if write.worker_fields:
         out["hset"] = [_fields(change, ring) for change in write.worker_fields]
     if write.work:

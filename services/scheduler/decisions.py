@@ -201,7 +201,7 @@ def _end_attempt(
     if job.cancel_requested:
         events.append(ev.JobCancelled(how="killed"))
     elif not will_retry:
-        events.append(ev.JobFailed(error=error, attempts=job.attempt, dead_lettered=False))
+        events.append(ev.JobFailed(error=error, attempts=job.attempt, dead_lettered=error.retryable))
     elif next_attempt_at_ms is None:
         events.append(ev.JobQueued(reason="lease_lost", attempt=job.attempt, worker_id=job.worker_id))
     return Write(

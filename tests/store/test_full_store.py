@@ -15,8 +15,8 @@ from tests.store.play import LEASE_MS, POOL, TENANT, TOKEN, Play
 # what brings something new in, and may be refused; everything else frees, ends or reports
 REFUSED_WHEN_FULL = {
     "admit",
-    "ask_backfill",
-    "claim_backfill",
+    "ask_task",
+    "claim_task",
     "claim_key",
     "configure",
     "take_submit",

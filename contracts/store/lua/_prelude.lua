@@ -2,6 +2,7 @@
 --   j  subject            k  KEYS index of the job hash (absent: the events belong to no job)
 --   g  guards             ev list of {type, data, hooked 0/1, {field, value, ...}}
 --   close / open          KEYS index of the tenant's list: the run ended / a new run began
+--   letter / unletter     KEYS index of the dead letters: the job is one from now on / is none any more
 --   once                  with close: KEYS index of the hash in which jobs in flight hold their dedup keys
 --   hset list of {KEYS index, field, value, ...}: of a worker; d<slot> is its deck, see deck_after
 --   add  list of {KEYS index, field, value, ...}: work entries
@@ -198,6 +199,8 @@ local function commit(keys, log, usage, id, w)
     count(usage, keys[w.k], 1)
     redis.call('ZADD', keys[w.open], 0, w.j)
   end
+  if w.letter then redis.call('ZADD', keys[w.letter], string.match(p, '^%d+'), w.j) end
+  if w.unletter then redis.call('ZREM', keys[w.unletter], w.j) end
   for _, change in ipairs(w.hset or {}) do change_worker(keys[change[1]], change) end
   for _, work in ipairs(w.add or {}) do
     local key = keys[work[1]]

@@ -1,10 +1,10 @@
--- claim_backfill: a backfill that nobody works on is ours for a time, the oldest first; those long done are removed
--- KEYS  1 backfills hash   2 leases hash
+-- claim_task: a task that nobody works on is ours for a time, the oldest first; those long done are removed
+-- KEYS  1 hash of tasks   2 leases hash
 -- ARGV  1 now_ms or 0   2 who claims   3 lease ms   4 how long done ones are kept, ms
 -- Reply what is asked (JSON) | ''
 -- Events none
 -- Guard another's lease that has not run out
-local function claim_backfill(keys, args)
+local function claim_task(keys, args)
   if redis.call('EXISTS', keys[1]) == 0 then return '' end
   local now, found = now_ms(args[1]), nil
   local all = redis.call('HGETALL', keys[1])
@@ -25,4 +25,4 @@ local function claim_backfill(keys, args)
   redis.call('HSET', keys[2], found.id, args[2] .. ' ' .. as_ms(now + tonumber(args[3])))
   return found.text
 end
-register('claim_backfill', claim_backfill, {})
+register('claim_task', claim_task, {})

@@ -1,0 +1,50 @@
+"""Reading the dead letters of a pool, page by page. What makes one, and what takes it off the list, is `commit`."""
+
+from redis.asyncio import Redis
+
+from contracts.dead_letters import DeadLetter
+from contracts.errors import StoreUnavailable
+from contracts.job import FIELDS
+from contracts.store import keys, replies
+from contracts.store.batcher import Batcher
+from contracts.store.clients import LOST
+
+MOST_AT_ONCE = 200  # each is a look at a hash, and the server does nothing else meanwhile
+NEWEST = (1 << 52, "")
+_FIELDS = tuple(FIELDS[name] for name in ("tenant_id", "model", "error_code", "attempt", "run", "created_ms"))
+
+
+class DeadLetters:
+    """Calls about dead letters."""
+
+    def __init__(self, batcher: Batcher, client: Redis) -> None:
+        self._call, self._client = batcher.call, client
+
+    async def page(
+        self, pool: str, place: tuple[int, str], limit: int, *, oldest_first: bool = False
+    ) -> list[DeadLetter]:
+        """Return up to `limit` (MOST_AT_ONCE at most) behind a place: (when it failed, id), neither of which need exist.
+
+        Newest first, and then what failed exactly at the place with no id is not among them.
+        """
+        fixed = [keys.dead_letters(pool), keys.job(pool, ""), keys.body(pool, "")]
+        args = [*place, min(limit, MOST_AT_ONCE), "1" if oldest_first else "", *_FIELDS]
+        raw = await self._call("page_letters", fixed, args)
+        assert isinstance(raw, list)
+        return [_letter(replies.texts(each)) for each in raw]
+
+    async def now_ms(self) -> int:
+        """Return the server's time, by which failures are dated. Raises StoreUnavailable."""
+        try:
+            seconds, micros = await self._client.time()
+        except LOST as error:
+            raise StoreUnavailable(str(error)) from error
+        return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _letter(row: list[str]) -> DeadLetter:
+    job_id, failed_ms, has_body, tenant_id, model, code, attempt, run, created_ms = row
+    return DeadLetter(
+        job_id, int(float(failed_ms)), has_body == "1", tenant_id, model, code,
+        int(attempt or 0), int(run or 0), int(created_ms or 0),
+    )  # fmt: skip
