@@ -7,7 +7,7 @@ from contracts.errors import StoreUnavailable
 from contracts.job import FIELDS
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.clients import LOST
+from contracts.store.clients import LOST, read_text
 
 MOST_AT_ONCE = 200  # each is a look at a hash, and the server does nothing else meanwhile
 NEWEST = (1 << 52, "")
@@ -23,7 +23,7 @@ class DeadLetters:
     async def page(
         self, pool: str, place: tuple[int, str], limit: int, *, oldest_first: bool = False
     ) -> list[DeadLetter]:
-        """Return up to `limit` (MOST_AT_ONCE at most) behind a place: (when it failed, id), neither of which need exist.
+        """Return up to `limit` (MOST_AT_ONCE at most) behind a place, which need not exist: (failed ms, id).
 
         Newest first, and then what failed exactly at the place with no id is not among them.
         """
@@ -32,6 +32,10 @@ class DeadLetters:
         raw = await self._call("page_letters", fixed, args)
         assert isinstance(raw, list)
         return [_letter(replies.texts(each)) for each in raw]
+
+    async def is_forgotten(self, pool: str, job_id: str) -> bool:
+        """Whether there was such a job, not long ago. Raises StoreUnavailable."""
+        return await read_text(self._client, keys.admitted(pool, job_id)) is not None
 
     async def now_ms(self) -> int:
         """Return the server's time, by which failures are dated. Raises StoreUnavailable."""

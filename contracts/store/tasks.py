@@ -37,7 +37,7 @@ KeyOf = Callable[[str], str]
 
 
 class Tasks(Generic[T]):
-    """Calls about tasks of one kind. `places`: the keys of the tasks and of their leases; `read`: name and JSON -> task."""
+    """Calls about tasks of one kind. `places`: keys of the tasks and of their leases; `read`: (name, JSON) -> task."""
 
     def __init__(
         self, batcher: Batcher, client: Redis, places: tuple[KeyOf, KeyOf], read: Callable[[str, str], T]

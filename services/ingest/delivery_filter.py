@@ -6,7 +6,7 @@ from datetime import datetime
 
 from contracts.webhook_api import DeliveriesFilter
 from services.ingest.edge.problems import Problem
-from services.ingest.requests import validate
+from services.ingest.requests import read_query
 
 PAGE = frozenset({"limit", "cursor"})
 NAMES = frozenset({"endpointId", "jobId", "eventType", "state", "since", "until"})
@@ -68,11 +68,7 @@ def read_filter(query: Sequence[tuple[str, str]]) -> DeliveryFilter:
     given = [(name, value) for name, value in query if name not in PAGE]
     if len(dict(given)) < len(given):
         raise Problem("bad_parameter", "Each filter may be given once")
-    try:
-        return filter_of(validate(DeliveriesFilter, dict(given)))
-    except Problem as problem:
-        told = "; ".join(f"{fault.pointer[1:]}: {fault.message}" for fault in problem.faults)
-        raise Problem("bad_parameter", told or problem.detail) from None
+    return filter_of(read_query(DeliveriesFilter, dict(given)))
 
 
 def _ms(moment: datetime | None) -> int | None:

@@ -61,6 +61,15 @@ def validate(kind: type[B], fields: object) -> B:
         raise invalid_input(faults_of(error, fields)) from None
 
 
+def read_query(kind: type[B], fields: object) -> B:
+    """Read the filters of a URL. Raises Problem `bad_parameter` with what is wrong."""
+    try:
+        return validate(kind, fields)
+    except Problem as problem:
+        told = "; ".join(f"{fault.pointer[1:]}: {fault.message}" for fault in problem.faults)
+        raise Problem("bad_parameter", told or problem.detail) from None
+
+
 def invalid_input(faults: tuple[Fault, ...]) -> Problem:
     """Return the problem for these faults; `unknown_field` when nothing else is wrong."""
     only_unknown = all(fault.code == "unknown_field" for fault in faults)

@@ -25,6 +25,7 @@ from contracts.telemetry import Logger
 from services.ingest.app import make_app, warn_of_slow_parser
 from services.ingest.authenticate import Authenticator
 from services.ingest.context import Context
+from services.ingest.dead_letters.worker import LetterWorker
 from services.ingest.edge.body import BodyLimits
 from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
@@ -37,6 +38,7 @@ from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.cancel_many import CancelManyHandler
 from services.ingest.handlers.change import ChangeHandler
+from services.ingest.handlers.dead_letters import DeadLetterHandlers
 from services.ingest.handlers.deliveries import DeliveryHandlers
 from services.ingest.handlers.documents import DocumentHandlers
 from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
@@ -70,6 +72,7 @@ from services.ingest.live.table import stream_routes
 from services.ingest.live.tokens import TokenHandler
 from services.ingest.log_tails import LogTails
 from services.ingest.metrics import IngestMetrics
+from services.ingest.operator_table import dead_letter_routes
 from services.ingest.readiness import Readiness
 from services.ingest.routes import Route
 from services.ingest.table import (
@@ -156,6 +159,7 @@ class IngestService:
             asyncio.create_task(self._watch_capacity()),
             asyncio.create_task(profile_folder.follow(self.context.models, self._stop)),
             asyncio.create_task(self._uploads.sweep(self._stop)),
+            asyncio.create_task(self._work_on_letters()),
         ]
         log.info("ingest_started", host=settings.host, port=self.port, pid=os.getpid())
 
@@ -206,6 +210,7 @@ class IngestService:
             *endpoint_sending_routes(EndpointSendingHandlers(context)),
             *delivery_routes(DeliveryHandlers(context)),
             *admin_webhook_routes(AdminWebhookHandlers(context)),
+            *dead_letter_routes(DeadLetterHandlers(context, reader)),
             *event_routes(EventHandlers(self.events), ExportHandler(self.events), StateHandler(context, self.events)),
             *retry_routes(RetryHandler(context, reader, self.events)),
             *document_routes(DocumentHandlers(info, _version())),
@@ -233,6 +238,10 @@ class IngestService:
     async def _watch_readiness(self) -> None:
         await self.context.opened.wait()
         await self.context.readiness.watch(self._probe, self._stop)
+
+    async def _work_on_letters(self) -> None:
+        await self.context.opened.wait()
+        await LetterWorker(self.context, JobReader(self.context)).run(self._stop)
 
     async def _watch_capacity(self) -> None:
         await self.context.opened.wait()

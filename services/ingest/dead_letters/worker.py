@@ -8,7 +8,7 @@ waits, and the others go first.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import structlog
@@ -36,6 +36,8 @@ ROUND_PAUSE_MS = 5_000  # before those that there was no room for are tried agai
 LONGEST_WAIT_S = 1.0  # without saying that we are still at it
 TRIES = 5
 
+Wait = Callable[[asyncio.Event, float], Awaitable[None]]  # until the event is set, or so many seconds
+
 log: Logger = structlog.get_logger(service="ingest")
 
 
@@ -43,11 +45,12 @@ class LetterWorker:
     """Works on operations, one at a time; run it as a task of each ingest process."""
 
     def __init__(
-        self, context: Context, reader: JobReader, *, clock_s: Callable[[], float] = time.monotonic
+        self, context: Context, reader: JobReader, *,
+        clock_s: Callable[[], float] = time.monotonic, wait: Wait | None = None,
     ) -> None:  # fmt: skip
-        self._context, self._reader, self._clock_s = context, reader, clock_s
+        self._context, self._reader, self._clock_s, self._wait = context, reader, clock_s, wait or _wait
         self._finder = LetterFinder(context)
-        self._who = Mint(context.now_ms).token()
+        self.who = Mint(context.now_ms).token()
         self._next_s = 0.0
         self._lease_s = 0.0
 
@@ -56,9 +59,9 @@ class LetterWorker:
         failures = 0
         while not stop.is_set():
             try:
-                asked = await self._context.store.letter_work.claim(keys.SYSTEM, self._who, LEASE_MS)
+                asked = await self._context.store.letter_work.claim(keys.SYSTEM, self.who, LEASE_MS)
                 if asked is not None:
-                    await self._work(asked, stop)
+                    await self.work(asked, stop)
                 failures = 0
             except (Unavailable, Corrupt, Problem) as error:
                 failures += 1
@@ -66,13 +69,14 @@ class LetterWorker:
             except Exception:
                 failures += 1
                 log.exception("dead_letters_failed")
-            await (pause(failures, stop, 0.5) if failures else _wait(stop, LOOK_EVERY_S))
+            await (pause(failures, stop, 0.5) if failures else self._wait(stop, LOOK_EVERY_S))
 
-    async def _work(self, asked: Operation, stop: asyncio.Event) -> None:
+    async def work(self, asked: Operation, stop: asyncio.Event) -> None:
+        """Go on with a claimed operation until it is done, or another's."""
         self._lease_s = self._clock_s() + LEASE_MS / 1000
         while not stop.is_set():
             asked = await self._step(asked, stop)
-            if not await self._context.store.letter_work.keep(keys.SYSTEM, self._who, LEASE_MS, asked):
+            if not await self._context.store.letter_work.keep(keys.SYSTEM, self.who, LEASE_MS, asked):
                 return  # another goes on with it, or it was stopped
             self._lease_s = self._clock_s() + LEASE_MS / 1000
             if asked.done_ms:
@@ -84,7 +88,7 @@ class LetterWorker:
         if asked.hand:
             return await self._deal(asked, stop)
         if asked.not_before_ms > self._context.now_ms():
-            await _wait(stop, LONGEST_WAIT_S)
+            await self._wait(stop, LONGEST_WAIT_S)
             return asked
         taken = await self._take(asked)
         if taken is not None:
@@ -108,9 +112,9 @@ class LetterWorker:
         for job_id in asked.hand:
             wait_s = self._next_s - self._clock_s()
             if stop.is_set() or wait_s > LONGEST_WAIT_S or self._clock_s() > self._lease_s - 2 * LONGEST_WAIT_S:
-                await _wait(stop, min(LONGEST_WAIT_S, max(0.0, wait_s)))
+                await self._wait(stop, min(LONGEST_WAIT_S, max(0.0, wait_s)))
                 break
-            await _wait(stop, wait_s)
+            await self._wait(stop, wait_s)
             asked = asked.counted(job_id, await self._one(asked, job_id))
         return asked
 

@@ -14,7 +14,6 @@ from contracts import events as ev
 from contracts.admin_api import Because, DeadLettersAct, DeadLettersFilter
 from contracts.dead_letters import DeadLetter, LetterFilter, Operation, Verb
 from contracts.store import keys
-from contracts.store.readers import read_mark
 from services.ingest.admission.admit import read_key
 from services.ingest.context import Context
 from services.ingest.dead_letters.finding import MOST_SCANNED, START, LetterFinder, Place
@@ -23,11 +22,10 @@ from services.ingest.handlers.answers import check_query, json_answer, page_answ
 from services.ingest.handlers.configured import NOTHING, ConfiguredHandlers
 from services.ingest.handlers.read import JobReader, Shown
 from services.ingest.minting import Mint
-from services.ingest.requests import validate
+from services.ingest.requests import read_query
 from services.ingest.tenancy import Caller
 from services.ingest.views.dead_letters import count_view, letter_view, operation_view
 
-SAMPLE = 10
 _FILTERS = frozenset({"pool", "tenantId", "model", "code", "since", "until"})
 _PAGE = frozenset({"limit", "cursor"})
 
@@ -44,7 +42,7 @@ class DeadLetterHandlers(ConfiguredHandlers):
         """List dead letters: by pool, then those that failed last first."""
         check_query(request, _FILTERS | _PAGE)
         given = {name: text for name, text in request.query.items() if name in _FILTERS}
-        wanted, limit = _filter_of(validate(DeadLettersFilter, given, query=True)), read_limit(request)
+        wanted, limit = _filter_of(read_query(DeadLettersFilter, given)), read_limit(request)
         question = f"dlq\n{wanted}"
         found, place = await self._finder.behind(wanted, self._at(question, request.query.get("cursor")), limit)
         return page_answer(
@@ -95,10 +93,10 @@ class DeadLetterHandlers(ConfiguredHandlers):
     async def _act(self, request: web.Request, caller: Caller, verb: Verb) -> web.Response:
         asked = await self._read(request, DeadLettersAct)
         wanted = LetterFilter() if asked.filter is None else _filter_of(asked.filter)
-        if asked.dry_run:
-            return await self._count(asked, wanted, verb)
         key_hash = read_key(request.headers.get("Idempotency-Key"))
         operation = await self._made(asked, wanted, verb, caller, key_hash)
+        if asked.dry_run:
+            return await self._count(operation, asked.cursor)
         await self._note(operation.id, _requested(operation), operation.id)
         if not await self._context.within(self._context.store.letter_work.ask(keys.SYSTEM, operation)):
             policies = {POLICIES: ["operations"]}
@@ -113,7 +111,8 @@ class DeadLetterHandlers(ConfiguredHandlers):
     ) -> Operation:  # fmt: skip
         now_ms = await self._context.within(self._context.store.dead_letters.now_ms())
         until_ms = min(wanted.until_ms or now_ms + 1, now_ms + 1)  # what fails from here on is another matter
-        digest = hashlib.sha256(f"{verb}\n{asked.model_dump_json()}".encode()).hexdigest()
+        request = asked.model_dump_json(exclude={"cursor"})
+        digest = hashlib.sha256(f"{verb}\n{request}".encode()).hexdigest()
         name = self._mint.token()
         if key_hash is not None:
             name = hashlib.sha256(f"{caller.key_id}\n{key_hash}".encode()).hexdigest()[:26]
@@ -122,23 +121,26 @@ class DeadLetterHandlers(ConfiguredHandlers):
             None if asked.ids is None else tuple(dict.fromkeys(asked.ids)), digest, now_ms,
         )  # fmt: skip
 
-    async def _count(self, asked: DeadLettersAct, wanted: LetterFilter, verb: Verb) -> web.Response:
-        if asked.ids is not None:
-            shown = [await self._reader.find_any(job_id) for job_id in dict.fromkeys(asked.ids)]
-            there = [each for each in shown if each is not None and each.state.dead_lettered]
-            letters = [_letter_of(each, has_body=True) for each in there]
-            return json_answer(count_view(verb, letters, None, SAMPLE))
-        question = f"dlq dry run\n{verb}\n{wanted}"
-        found, place = await self._finder.behind(wanted, self._at(question, asked.cursor), MOST_SCANNED)
-        cursor = self._cursor(question, place and _text(place))
-        return json_answer(count_view(verb, [letter for _, letter in found], cursor, SAMPLE))
+    async def _count(self, operation: Operation, cursor: str | None) -> web.Response:
+        if operation.ids is not None:
+            shown = [await self._reader.find_any(job_id) for job_id in operation.ids]
+            letters = [await self._letter(each) for each in shown if each is not None and each.state.dead_lettered]
+            return json_answer(count_view(operation, letters, None))
+        question = f"dlq dry run\n{operation.verb}\n{operation.fingerprint}"
+        found, place = await self._finder.behind(operation.wanted, self._at(question, cursor), MOST_SCANNED)
+        next_cursor = self._cursor(question, place and _text(place))
+        return json_answer(count_view(operation, [letter for _, letter in found], next_cursor))
+
+    async def _letter(self, shown: Shown) -> DeadLetter:
+        history = await self._reader.history(shown, 0)
+        return _letter_of(shown, has_body=bool(history.body))
 
     async def _need(self, job_id: str) -> Shown:
         shown = await self._reader.find_any(job_id)
         if shown is None:
             meta = self._context.pool_of(job_id)
-            call = None if meta is None else read_mark(self._context.store.client, keys.admitted(meta.name, job_id))
-            if call is not None and await self._context.within(call):
+            letters = self._context.store.dead_letters
+            if meta is not None and await self._context.within(letters.is_forgotten(meta.name, job_id)):
                 raise Problem("data_erased", "The job was forgotten: its retention is over")
             raise Problem("dead_letter_not_found", "There is no such job, or its retention is over")
         if not shown.state.dead_lettered:
@@ -191,5 +193,3 @@ def _requested(operation: Operation) -> ev.DeadLettersRequested:
         tenant_id=wanted.tenant_id or None, model=wanted.model or None, code=wanted.code or None,
         since_ms=wanted.since_ms or None, until_ms=wanted.until_ms or None, reason=operation.reason, by=operation.by,
     )  # fmt: skip
-
-

@@ -6,14 +6,12 @@ files stay unique; what has ended well, or not yet, is refused; the limits of ad
 
 from aiohttp import web
 
-from contracts import events as ev
 from contracts.errors import StoreUnavailable
 from contracts.ids import event_id, is_job_id
-from contracts.job import JobStatus
 from contracts.store import Word
 from contracts.store.jobs import MOST_EVENTS, Limits
 from contracts.store.replies import Admission, Submits
-from contracts.store.write import JobGuard, Write
+from contracts.store.write import Write
 from services.ingest.admission.admit import take_submit
 from services.ingest.admission.verdict import refusal
 from services.ingest.context import Context
@@ -23,10 +21,10 @@ from services.ingest.handlers.answers import check_query, json_answer
 from services.ingest.handlers.read import JobReader, Shown, job_not_found
 from services.ingest.handlers.submissions import limits_of, rates_of
 from services.ingest.minting import Mint
+from services.ingest.new_run import new_run
 from services.ingest.tenancy import Caller
 
 TRIES = 5
-RETRYABLE = frozenset({JobStatus.FAILED, JobStatus.CANCELLED, JobStatus.EXPIRED})
 
 
 class RetryHandler:
@@ -40,14 +38,12 @@ class RetryHandler:
         """Queue the job again."""
         check_query(request, frozenset())
         job_id = request.match_info["id"]
-        limits = limits_of(self._context, caller)
+        limits = limits_of(self._context, caller.tenant_id)
         submits: Submits | None = None
         for number in range(TRIES):
             shown = await self._reader.find(caller, job_id)
             if shown is None:
                 raise await self._gone(caller, job_id)
-            if shown.state.status not in RETRYABLE:
-                raise Problem("not_retryable", f"The job is {shown.state.status}")
             write = await self._decide(shown, caller)
             if number == 0:
                 submits = await self._admit(shown.meta.name, caller.tenant_id, limits)
@@ -76,25 +72,8 @@ class RetryHandler:
         return problem
 
     async def _decide(self, shown: Shown, caller: Caller) -> Write:
-        history, state = await self._reader.history(shown, MOST_EVENTS), shown.state
-        if not history.body:
-            raise Problem("data_erased", "What the job was asked to do is gone")
-        created = history.entries[0].event() if history.complete else None
-        allowed = created.max_attempts if isinstance(created, ev.JobCreated) else 1
-        event = ev.JobRetried(
-            by=f"key/{caller.key_id}",
-            from_status=str(state.status),
-            run=state.run + 1,
-            max_attempts=state.attempt + allowed,
-        )
-        return Write(
-            state.id,
-            (event,),
-            fence=state.fence,
-            hooked=await self._reader.subscribed(shown),
-            guard=JobGuard(sequence=state.sequence),
-            opens_for=state.tenant_id,
-        )
+        history = await self._reader.history(shown, MOST_EVENTS)
+        return new_run(history, f"key/{caller.key_id}", await self._reader.subscribed(shown))
 
     async def _gone(self, caller: Caller, job_id: str) -> Problem:
         """Say of a job that is not there whether it ever was the caller's: then its events still tell."""

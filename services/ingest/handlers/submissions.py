@@ -70,7 +70,7 @@ class Submissions:
         seal = fingerprint(data) if envelope.key_hash is not None else ""
         code = context.readiness.refuses_admission(draft.pool)
         refused = invalid_input(faults) if faults else Problem(code) if code is not None else None
-        limits, own = limits_of(context, caller), data.policy.max_queue_length
+        limits, own = limits_of(context, caller.tenant_id), data.policy.max_queue_length
         own = None if own is None or own >= limits.tenant_jobs else own
         submission = Submission(draft, caller.tenant_id, limits, envelope.key_hash, seal, own, refused)
         started_s = perf_counter()
@@ -155,11 +155,11 @@ class Submissions:
         return make_draft(data, model, pool, when_ms, origin, needed, artifact_pools)
 
 
-def limits_of(context: Context, caller: Caller) -> Limits:
+def limits_of(context: Context, tenant_id: str) -> Limits:
     """Return the limits of one admission. Raises Problem `tenant_suspended`."""
-    tenant = context.store.directory.configuration.tenants.get(caller.tenant_id)
+    tenant = context.store.directory.configuration.tenants.get(tenant_id)
     if tenant is None:
-        raise Problem("tenant_suspended", "The tenant of this key does not exist")
+        raise Problem("tenant_suspended", "The tenant does not exist")
     return limits_for(tenant.limits, context.settings.admission)
 
 

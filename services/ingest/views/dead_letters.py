@@ -4,6 +4,8 @@ from contracts.dead_letters import DeadLetter, LetterFilter, Operation
 from contracts.times import instant
 from services.ingest.views.body_lines import JsonObject
 
+SAMPLE = 10
+
 
 def letter_view(pool: str, letter: DeadLetter) -> JsonObject:
     """Return one as its list shows it."""
@@ -37,35 +39,42 @@ def filter_view(wanted: LetterFilter) -> JsonObject:
 def operation_view(operation: Operation) -> JsonObject:
     """Return an operation and how far it is."""
     state = "stopped" if operation.is_stopped else "completed" if operation.done_ms else "in_progress"
-    left = len(operation.ids) + len(operation.hand) + len(operation.later) if operation.ids is not None else None
+    left = None if operation.ids is None else len(operation.ids) + len(operation.hand) + len(operation.later)
     return {
         "id": operation.id,
         "object": "operation",
         "verb": operation.verb,
         "state": state,
+        "dryRun": False,
         "filter": filter_view(operation.wanted) if operation.ids is None else None,
         "idsLeft": left,
         "ratePerSecond": operation.rate,
+        "matched": operation.done + operation.deferred + operation.failed,
         "done": operation.done,
         "deferred": operation.deferred,
         "failed": operation.failed,
         "failures": [{"id": job_id, "code": code} for job_id, code in operation.failures],
+        "erased": None,
+        "sample": [],
+        "hasMore": False,
+        "nextCursor": None,
         "reason": operation.reason,
         "by": operation.by,
-        "askedAt": instant(operation.asked_ms),
+        "askedAt": instant(operation.asked_ms or None),
         "endedAt": instant(operation.done_ms or None),
     }
 
 
-def count_view(verb: str, found: list[DeadLetter], cursor: str | None, sample: int) -> JsonObject:
+def count_view(operation: Operation, found: list[DeadLetter], cursor: str | None) -> JsonObject:
     """Return what a dry run found; while `hasMore`, call again with `nextCursor`."""
-    return {
-        "object": "operation",
-        "verb": verb,
+    return operation_view(operation) | {
+        "id": None,
+        "state": "completed" if cursor is None else "in_progress",
         "dryRun": True,
+        "idsLeft": None,
         "matched": len(found),
         "erased": sum(not letter.has_body for letter in found),
-        "sample": [letter.id for letter in found[:sample]],
+        "sample": [letter.id for letter in found[:SAMPLE]],
         "hasMore": cursor is not None,
         "nextCursor": cursor,
     }

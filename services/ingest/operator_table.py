@@ -1,0 +1,43 @@
+"""The routes of what only operators do: dead letters."""
+
+from contracts.admin_api import Because, DeadLettersAct
+from services.ingest.handlers.dead_letters import DeadLetterHandlers
+from services.ingest.routes import Parameter, Route
+from services.ingest.views import operator_schemas as about
+
+_PAGED = (
+    Parameter("limit", "Most items of one page.", kind="integer"),
+    Parameter("cursor", "`nextCursor` of the page before, with the same filters."),
+)
+_LETTERS = (
+    Parameter("pool", "Only of this pool."),
+    Parameter("tenantId", "Only of this tenant."),
+    Parameter("model", "`name` or `name@version`."),
+    Parameter("code", "Only with this error."),
+    Parameter("since", "Failed then or later, RFC 3339."),
+    Parameter("until", "Failed before, RFC 3339."),
+)
+_KEY = (Parameter("Idempotency-Key", "Repeating a request with it finds the same operation.", "header"),)
+
+
+def dead_letter_routes(letters: DeadLetterHandlers) -> tuple[Route, ...]:
+    """Return the operator's routes about dead letters of jobs."""
+    dlq, operations = "/admin/v1/dlq", "/admin/v1/dlq/operations"
+    asked = ((202, "It will be done, at that rate."), (200, "A dry run: what it would mean."))
+    wrong = ("idempotency_mismatch", "missing_idempotency_key", "quota_exceeded", "bad_cursor")
+    return (
+        Route("GET", dlq, letters.list_letters, "List jobs that failed for good.", "admin",
+              reply=about.DeadLetterPage, problems=("bad_cursor", "bad_parameter"), parameters=(*_LETTERS, *_PAGED)),
+        Route("POST", dlq + "/redrive", letters.redrive, "Take dead letters back to work.", "admin",
+              body=DeadLettersAct, replies=asked, reply=about.LetterOperation, problems=wrong, parameters=_KEY),
+        Route("POST", dlq + "/discard", letters.discard, "Take dead letters off the list.", "admin",
+              body=DeadLettersAct, replies=asked, reply=about.LetterOperation, problems=wrong, parameters=_KEY),
+        Route("GET", operations, letters.list_operations, "List redrives and discards.", "admin",
+              reply=about.LetterOperationPage, problems=("bad_cursor", "bad_parameter"), parameters=_PAGED),
+        Route("GET", operations + "/{id}", letters.get_operation, "Show a redrive or discard.", "admin",
+              reply=about.LetterOperation, problems=("operation_not_found", "bad_parameter")),
+        Route("POST", operations + "/{id}/stop", letters.stop_operation, "Go on with one no further.", "admin",
+              body=Because, reply=about.LetterOperation, problems=("operation_not_found", "bad_parameter")),
+        Route("GET", dlq + "/{id}", letters.get_letter, "Show a dead letter.", "admin",
+              reply=about.DeadLetterDetails, problems=("dead_letter_not_found", "data_erased", "bad_parameter")),
+    )  # fmt: skip

@@ -1,0 +1,81 @@
+"""The shapes of answers about dead letters and other things that only operators see."""
+
+from typing import Literal
+
+from services.ingest.views.schemas import Anything, Failure, Job, Page, Shape
+
+
+class DeadLetter(Shape):
+    """A job that failed for good and waits for a person. `contentErased`: it cannot be redriven."""
+
+    id: str
+    object: Literal["dead_letter"]
+    pool: str
+    tenant_id: str
+    model: str
+    code: str
+    failed_at: str
+    created_at: str
+    attempts: int
+    run: int
+    content_erased: bool
+
+
+class DeadLetterPage(Page):
+    """Dead letters: by pool, then those that failed last first."""
+
+    data: list[DeadLetter]
+
+
+class DeadLetterDetails(DeadLetter):
+    """A dead letter with how it failed, and the job as it is."""
+
+    error: dict[str, Anything] | None
+    job: Job
+
+
+class LettersAsked(Shape):
+    """Which dead letters were asked for; null: any."""
+
+    pool: str | None
+    tenant_id: str | None
+    model: str | None
+    code: str | None
+    since: str | None
+    until: str | None
+
+
+class LetterOperation(Shape):
+    """A redrive or discard and how far it is, or what a dry run found.
+
+    `deferred`: there is no room for them now, they are tried again; `erased`: of a dry run, those without content.
+    While `hasMore`, call again with `nextCursor`.
+    """
+
+    id: str | None
+    object: Literal["operation"]
+    verb: Literal["redrive", "discard"]
+    state: Literal["in_progress", "completed", "stopped"]
+    dry_run: bool
+    filter: LettersAsked | None
+    ids_left: int | None
+    rate_per_second: float
+    matched: int
+    done: int
+    deferred: int
+    failed: int
+    failures: list[Failure]
+    erased: int | None
+    sample: list[str]
+    has_more: bool
+    next_cursor: str | None
+    reason: str
+    by: str
+    asked_at: str | None
+    ended_at: str | None
+
+
+class LetterOperationPage(Page):
+    """Operations of the last day, and those under way."""
+
+    data: list[LetterOperation]
