@@ -74,7 +74,7 @@ class Operation:
     place: tuple[str, int, str] = ("", 0, "")  # pool, when it failed, id: of the last one that was looked at
     hand: tuple[str, ...] = ()
     later: tuple[str, ...] = ()  # of `ids`: those that there was no room for
-    not_before_ms: int = 0
+    not_before_ms: int = 0  # the next round; 0 while one is under way
     done: int = 0
     deferred: int = 0  # in this round: their tenant's queue, or the pool, is full
     failed: int = 0
@@ -95,9 +95,9 @@ class Operation:
         failures = (*self.failures, (job_id, outcome))[:MOST_FAILURES]
         return replace(left, failed=self.failed + 1, failures=failures)
 
-    def next_round(self, not_before_ms: int) -> "Operation":
+    def next_round(self) -> "Operation":
         """Return it at the beginning again, for those that there was no room for; who failed is met again, too."""
-        begun = replace(self, place=("", 0, ""), deferred=0, later=(), not_before_ms=not_before_ms)
+        begun = replace(self, place=("", 0, ""), deferred=0, later=(), not_before_ms=0)
         return replace(begun, ids=self.later) if self.ids is not None else replace(begun, failed=0, failures=())
 
 

@@ -87,14 +87,18 @@ class LetterWorker:
         """Do a part; returns how far it is now."""
         if asked.hand:
             return await self._deal(asked, stop)
-        if asked.not_before_ms > self._context.now_ms():
+        now_ms = self._context.now_ms()
+        if asked.not_before_ms > now_ms:
             await self._wait(stop, LONGEST_WAIT_S)
             return asked
+        if asked.not_before_ms:
+            return asked.next_round()
         taken = await self._take(asked)
         if taken is not None:
             return taken
-        now_ms = self._context.now_ms()
-        return asked.next_round(now_ms + ROUND_PAUSE_MS) if asked.deferred else replace(asked, done_ms=now_ms)
+        if asked.deferred:
+            return replace(asked, not_before_ms=now_ms + ROUND_PAUSE_MS)
+        return replace(asked, done_ms=now_ms)
 
     async def _take(self, asked: Operation) -> Operation | None:
         """Take the next ones in hand; None when there are no others."""
