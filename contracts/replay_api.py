@@ -12,6 +12,7 @@ class ReplayFilters(Body):
 
     job_id: Name | None = None
     user_id: Name | None = None
+    model: Name | None = None
     type: Name | None = None
 
 

@@ -5,10 +5,8 @@ beside it. Raises Corrupt, Unavailable.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from contracts.archive.chain import link
-from contracts.archive.lines import Lines
 from contracts.archive.names import SegmentName
 from contracts.archive.reading import Archive
 from contracts.positions import before, entry_key
@@ -51,20 +49,6 @@ async def story(store: Store, archive: Archive, pool: str, last: Entry, most: in
     return found[::-1]
 
 
-async def digests_of(archive: Archive, pool: str, positions: Iterable[str]) -> dict[str, str]:
-    """Return the chain's digest after each of these entries, as far as they are sealed."""
-    names = await archive.segments(pool)
-    wanted: dict[SegmentName, list[str]] = {}
-    for position in positions:
-        name = segment_of(names, position)
-        if name is not None:
-            wanted.setdefault(name, []).append(position)
-    found: dict[str, str] = {}
-    for name, inside in wanted.items():
-        found |= await archive.run(_digests, await archive.lines(pool, name), frozenset(inside))
-    return found
-
-
 def segment_of(names: Sequence[SegmentName], position: str) -> SegmentName | None:
     """Return the segment that a position lies in, of segments in order."""
     key = entry_key(position)
@@ -76,12 +60,3 @@ async def _live(store: Store, pool: str, position: str) -> list[Entry]:
     found = await preceding(store.client, pool, position, 1)
     entry = found[0].entry() if found and found[0].position == position else None
     return [entry] if isinstance(entry, Entry) else []
-
-
-def _digests(lines: Lines, positions: frozenset[str]) -> dict[str, str]:
-    digest, found = lines.before, dict[str, str]()
-    for record in lines.records(0, lines.behind(max(positions, key=entry_key))):
-        digest = link(digest, record)
-        if record.position in positions:
-            found[record.position] = digest.hex()
-    return found

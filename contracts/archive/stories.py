@@ -28,10 +28,15 @@ AT_ONCE = 16  # jobs read at the same time
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose job it is. `user_digest` is None where only the store was asked."""
+    """Whose job it is, and of which model. None: nobody asked for it yet."""
 
     tenant_id: str
     user_digest: str | None = None
+    model: str | None = None
+
+    def is_of(self, model: str) -> bool:
+        """Whether it is a job of this model, given as its name or as name@version."""
+        return self.model is not None and model in (self.model, self.model.partition("@")[0])
 
 
 Owners = dict[str, Owner]
@@ -46,7 +51,9 @@ class PoolJobs:
         self._owners: Recent[str, Owner] = Recent(OWNERS_KEPT)
         self._states: Recent[str, JobState] = Recent(STATES_KEPT)  # after the last event shown: who reads on goes on
 
-    async def owners(self, entries: Sequence[Entry], among: Iterable[Entry], *, with_users: bool) -> Owners:
+    async def owners(
+        self, entries: Sequence[Entry], among: Iterable[Entry], *, with_users: bool = False, with_models: bool = False
+    ) -> Owners:
         """Return whose jobs these entries are about; what is told `among` a batch need not be asked for.
 
         A job of which nobody knows any more whose it was is left out.
@@ -55,18 +62,31 @@ class PoolJobs:
             if entry.type == JobCreated.TYPE:
                 self._learn(entry)
         last = {entry.subject: entry for entry in entries if is_job_id(entry.subject)}
-        known = {job_id: owner for job_id in last if (owner := self._owners.get(job_id)) is not None}
-        known = {job_id: owner for job_id, owner in known.items() if owner.user_digest is not None or not with_users}
+        known = {
+            job_id: owner
+            for job_id in last
+            if (owner := self._owners.get(job_id)) is not None
+            and (owner.user_digest is not None or not with_users)
+            and (owner.model is not None or not with_models)
+        }
         missing = sorted(last.keys() - known.keys())
         if missing and not with_users:
-            for job_id, tenant_id in (await self._store.jobs.tenants(self._pool, missing)).items():
-                known[job_id] = Owner(tenant_id)
-                self._owners.put(job_id, known[job_id])
+            for job_id, owner in (await self._ask(missing, with_models=with_models)).items():
+                known[job_id] = owner
+                self._owners.put(job_id, owner)
         for job_id in sorted(last.keys() - known.keys()):
             events = await self.events(last[job_id])
             if events[0].type == JobCreated.TYPE and (owner := self._learn(events[0])) is not None:
                 known[job_id] = owner
         return known
+
+    async def _ask(self, job_ids: Sequence[str], *, with_models: bool) -> Owners:
+        """Return what the store knows; it keeps users in bodies only."""
+        jobs = self._store.jobs
+        if not with_models:
+            return {job_id: Owner(of) for job_id, of in (await jobs.tenants(self._pool, job_ids)).items()}
+        tenants, models = await asyncio.gather(jobs.tenants(self._pool, job_ids), jobs.models(self._pool, job_ids))
+        return {job_id: Owner(of, model=models[job_id]) for job_id, of in tenants.items() if job_id in models}
 
     async def views(self, entries: Sequence[Entry], owners: Owners, origins: Mapping[str, Origin]) -> list[JsonObject]:
         """Return entries as event records, in their order. `origins`: by position."""
@@ -109,10 +129,10 @@ class PoolJobs:
             data = created.raw_data()
         except Corrupt:
             return None
-        tenant_id, user = data.get("tenantId"), data.get("userDigest")
+        tenant_id, user, model = data.get("tenantId"), data.get("userDigest"), data.get("model")
         if not isinstance(tenant_id, str):
             return None
-        owner = Owner(tenant_id, user if isinstance(user, str) else "")
+        owner = Owner(tenant_id, user if isinstance(user, str) else "", model if isinstance(model, str) else "")
         self._owners.put(created.subject, owner)
         return owner
 

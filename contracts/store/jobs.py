@@ -134,9 +134,16 @@ class Jobs:
 
     async def tenants(self, pool: str, job_ids: Sequence[str]) -> dict[str, str]:
         """Return whose jobs these are, in one call; those that are gone are left out."""
-        raw = await self._call("tenants", [keys.job(pool, job_id) for job_id in job_ids], [FIELDS["tenant_id"]])
+        return await self._field(pool, job_ids, "tenant_id")
+
+    async def models(self, pool: str, job_ids: Sequence[str]) -> dict[str, str]:
+        """Return of which model jobs are, as name@version, in one call; those that are gone are left out."""
+        return await self._field(pool, job_ids, "model")
+
+    async def _field(self, pool: str, job_ids: Sequence[str], name: str) -> dict[str, str]:
+        raw = await self._call("tenants", [keys.job(pool, job_id) for job_id in job_ids], [FIELDS[name]])
         found = zip(job_ids, replies.texts(raw), strict=True)
-        return {job_id: tenant_id for job_id, tenant_id in found if tenant_id}
+        return {job_id: text for job_id, text in found if text}
 
     async def page(
         self, pool: str, tenant_id: str, *, below: str = "", limit: int = 50, opened: bool = True, closed: bool = True

@@ -10,7 +10,7 @@ import typer
 from headrace.client import Client
 from headrace.command import KeyFile, Url, call
 from headrace.events.exported import Exported, NotWhole
-from headrace.events.filters import Job, Params, Since, Until, User, read_filters
+from headrace.events.filters import Job, Model, Params, Since, Until, User, read_filters
 from headrace.exits import Exit
 from headrace.output import Format, note
 
@@ -19,6 +19,7 @@ def export(
     path: Annotated[Path, typer.Argument(help="Where to write it; - for standard output.")] = Path("-"),
     job: Job = None,
     user: User = None,
+    model: Model = None,
     type_: Annotated[str | None, typer.Option("--type", help='Only of these types: job.failed, "job.*" ...')] = None,
     since: Since = None,
     until: Until = None,
@@ -29,7 +30,7 @@ def export(
 ) -> None:
     """Write events as lines of JSON; the last line counts them, with their SHA-256 and where to go on."""
     places = {"after": after, "cursor": cursor}
-    params = read_filters(job, user, type_, since, until)
+    params = read_filters(job, user, model, type_, since, until)
     params += [(name, text) for name, text in places.items() if text is not None]
     try:
         if str(path) == "-":

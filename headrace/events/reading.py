@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace.command import ADMIN, API, KeyFile, Limit, Output, Url, call, path_segment
-from headrace.events.filters import Job, Since, Until, User, read_filters
+from headrace.events.filters import Job, Model, Since, Until, User, read_filters
 from headrace.output import Format, show_list, show_one
 
 PATH, ADMIN_PATH = "/v1/events", "/admin/v1/events"
@@ -15,6 +15,7 @@ COLUMNS = ("position", "time", "type", "subject", "sequence")
 def list_(
     job: Job = None,
     user: User = None,
+    model: Model = None,
     type_: Annotated[str | None, typer.Option("--type", help='Only of these types: job.failed, "job.*" ...')] = None,
     since: Since = None,
     until: Until = None,
@@ -27,7 +28,7 @@ def list_(
     key_file: KeyFile = None,
 ) -> None:
     """Print events, the oldest first."""
-    filters = read_filters(job, user, type_, since, until) + ([("order", "desc")] if newest_first else [])
+    filters = read_filters(job, user, model, type_, since, until) + ([("order", "desc")] if newest_first else [])
     filters += [] if worker is None else [("workerId", worker)]
     path, key_name = (ADMIN_PATH, ADMIN) if all_tenants or worker is not None else (PATH, API)
     page = call(lambda client: client.pages(path, filters, limit), url, key_file, output, key_name)

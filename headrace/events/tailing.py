@@ -10,7 +10,7 @@ import typer
 from headrace.client import Client
 from headrace.command import KeyFile, Output, Url, call
 from headrace.events.exported import Exported
-from headrace.events.filters import Job, Params, Since, User, read_filters
+from headrace.events.filters import Job, Model, Params, Since, User, read_filters
 from headrace.output import Format
 
 LOOK_S = 1.0
@@ -19,6 +19,7 @@ LOOK_S = 1.0
 def tail(
     job: Job = None,
     user: User = None,
+    model: Model = None,
     type_: Annotated[str | None, typer.Option("--type", help='Only of these types: job.failed, "job.*" ...')] = None,
     since: Since = None,
     output: Output = Format.TABLE,
@@ -27,7 +28,7 @@ def tail(
 ) -> None:
     """Print events of all jobs from now on (or --since then), until Ctrl-C."""
     begin = since or datetime.now(UTC).isoformat(timespec="milliseconds")
-    params = read_filters(job, user, type_, begin, None)
+    params = read_filters(job, user, model, type_, begin, None)
     call(lambda client: _follow(client, params, output), url, key_file, output)
 
 

@@ -13,6 +13,7 @@ from services.ingest.views import schemas
 EVENT_FILTERS = (
     Parameter("jobId", "Only this job."),
     Parameter("userId", "Only jobs of this user."),
+    Parameter("model", "Only jobs of this model: its name, or name@version."),
     Parameter("type", "Only these types: names or `job.*`, with commas between."),
     Parameter("after", "Only what comes after this position, in its pool."),
     Parameter("before", "Only what comes before this position, in its pool."),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import orjson
 
 from contracts.archive import Archive
-from contracts.archive.backward import digests_of
+from contracts.archive.hashes import Hashes
 from contracts.archive.stories import PoolJobs
 from contracts.envelope import JsonObject
 from contracts.ids import BadId, event_named
@@ -24,6 +24,7 @@ class EventReader:
 
     def __init__(self, context: Context, archive: Archive) -> None:
         self._context, self._archive = context, archive
+        self.hashes = Hashes(archive)
         self._jobs: dict[str, PoolJobs] = {}
 
     def digest_of_user(self, user_id: str) -> str:
@@ -86,11 +87,11 @@ class EventReader:
         entry = await self._entry(ground, tenant_id, job_id, sequence)
         if entry is None:
             return None
-        owners = await ground.jobs.owners([entry], (), with_users=False)
+        owners = await ground.jobs.owners([entry], ())
         if job_id not in owners or owners[job_id].tenant_id != tenant_id:
             return None
         (view,) = await ground.jobs.views([entry], owners, await ground.origins([entry.position]))
-        hashes = await digests_of(self._archive, meta.name, [entry.position])
+        hashes = await self.hashes.of(meta.name, [entry.position])
         return view | {"hash": hashes.get(entry.position)}
 
     def ground(self, pool: str) -> Ground:

@@ -6,6 +6,7 @@ Promises: an unknown or malformed filter is a refusal, never a wider answer; nob
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from contracts.archive.stories import Owner
 from contracts.endpoints import matches
 from contracts.events import CATALOGUE
 from contracts.ids import is_job_id, minted_ms
@@ -14,7 +15,7 @@ from contracts.wire import Entry
 from services.ingest.edge.problems import Problem
 from services.ingest.filters import CLOCK_SLACK_MS, MAX_TEXT, read_instant_ms
 
-FILTERS = frozenset({"jobId", "userId", "type", "after", "before", "from", "to"})
+FILTERS = frozenset({"jobId", "userId", "model", "type", "after", "before", "from", "to"})
 OPERATOR_FILTERS = FILTERS | {"tenantId", "workerId"}
 MAX_TYPES = 50
 MAX_PLACES = 64
@@ -29,6 +30,7 @@ class EventQuery:
     tenant_id: str | None
     job_id: str | None = None
     user_digest: str | None = None
+    model: str | None = None
     worker_id: str | None = None
     types: tuple[str, ...] = ()
     after: Position | None = None
@@ -63,13 +65,26 @@ class EventQuery:
             keys.append((self.to_ms, 0))
         return min(keys, default=None)
 
+    @property
+    def is_of_jobs(self) -> bool:
+        """Whether it is asked for something that jobs alone have, and that their events mostly do not say."""
+        return not (self.tenant_id is None and self.user_digest is None and self.model is None)
+
     def may_fit(self, entry: Entry) -> bool:
         """Whether an entry is asked for, as far as it says itself."""
         return (
             (self.job_id is None or entry.subject == self.job_id)
             and (not self.types or any(matches(pattern, entry.type) for pattern in self.types))
             and (self.worker_id is None or _names_worker(entry, self.worker_id))
-            and (self.tenant_id is None or is_job_id(entry.subject))
+            and (not self.is_of_jobs or is_job_id(entry.subject))
+        )
+
+    def fits(self, owner: Owner) -> bool:
+        """Whether events of this job are asked for."""
+        return (
+            self.tenant_id in (None, owner.tenant_id)
+            and self.user_digest in (None, owner.user_digest)
+            and (self.model is None or owner.is_of(self.model))
         )
 
 
@@ -87,6 +102,7 @@ def read_query(
         tenant_id=query.get("tenantId") if tenant_id is None else tenant_id,
         job_id=job_id,
         user_digest=None if user is None else digest_of_user(user),
+        model=query.get("model"),
         worker_id=query.get("workerId"),
         types=_types(query.get("type")),
         after=read_position(query, "after"),

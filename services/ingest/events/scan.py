@@ -99,16 +99,12 @@ class PoolScan:
     async def _sift(self, entries: Sequence[Entry]) -> None:
         query = self._query
         candidates = [entry for entry in entries if query.may_fit(entry)]
-        if query.tenant_id is None and query.user_digest is None:
+        if not query.is_of_jobs:
             self._fitting.extend(candidates)
             return
-        with_users = query.user_digest is not None
-        found = await self.ground.jobs.owners(candidates, entries, with_users=with_users)
-        mine = {
-            job_id: owner
-            for job_id, owner in found.items()
-            if query.tenant_id in (None, owner.tenant_id) and query.user_digest in (None, owner.user_digest)
-        }
+        asked = {"with_users": query.user_digest is not None, "with_models": query.model is not None}
+        found = await self.ground.jobs.owners(candidates, entries, **asked)
+        mine = {job_id: owner for job_id, owner in found.items() if query.fits(owner)}
         self.owners |= mine
         self._fitting.extend(entry for entry in candidates if entry.subject in mine)
 
@@ -149,6 +145,11 @@ class Scan:
     def places(self) -> dict[str, str | None]:
         """Where to go on, by pool code."""
         return {pool.ground.place.code: pool.place for pool in self._pools}
+
+    @property
+    def codes(self) -> dict[str, str]:
+        """The codes of its pools, by name."""
+        return {pool.ground.place.pool: pool.ground.place.code for pool in self._pools}
 
     async def step(self, most: int, most_scanned: int = MAX_SCANNED) -> list[JsonObject]:
         """Return up to `most` of the next events; fewer, or none, when looking further would take too long."""

@@ -12,7 +12,9 @@ import orjson
 from aiohttp import web
 from aiohttp.web_response import ContentCoding
 
+from contracts.envelope import JsonObject
 from contracts.errors import HeadraceError
+from contracts.positions import Position, parse_position
 from services.ingest.edge.middleware import REQUEST_ID, stamp
 from services.ingest.edge.problems import Problem
 from services.ingest.events.finding import EventReader
@@ -39,7 +41,7 @@ class ExportHandler:
         filters = {name: value for name, value in request.query.items() if name != "after"}
         query = read_query(filters, caller.tenant_id, self._reader.digest_of_user)
         scan = await self._reader.scan_to_end(query, request.query.get("cursor"), after)
-        first = await scan.step(AT_ONCE)  # what is wrong with the question shows here, while there is an answer to give
+        first = await self._step(scan)  # what is wrong with the question shows here, while there is an answer to give
         response = web.StreamResponse(headers=_HEADERS)
         if _takes_gzip(request.headers.get("Accept-Encoding", "")):
             if request.method == "HEAD":  # also an empty gzip is a body
@@ -58,9 +60,21 @@ class ExportHandler:
         await response.write_eof()
         return response
 
-    async def _send(
-        self, response: web.StreamResponse, query: EventQuery, scan: Scan, views: list[dict[str, object]]
-    ) -> None:
+    async def _step(self, scan: Scan) -> list[JsonObject]:
+        """Return the next events, each with its hash if it is sealed."""
+        views = await scan.step(AT_ONCE)
+        placed = [parse_position(str(view["position"])) for view in views]
+        hashes: dict[Position, str] = {}
+        for name, code in scan.codes.items():
+            of_pool = [place for place in placed if place.pool_code == code]
+            found = await self._reader.hashes.of(name, [place.entry for place in of_pool]) if of_pool else {}
+            hashes |= {place: found[place.entry] for place in of_pool if place.entry in found}
+        return [
+            view | {"hash": hashes[place]} if place in hashes else view
+            for view, place in zip(views, placed, strict=True)
+        ]
+
+    async def _send(self, response: web.StreamResponse, query: EventQuery, scan: Scan, views: list[JsonObject]) -> None:
         digest, count = hashlib.sha256(), 0
         while True:
             lines = b"".join(orjson.dumps(view) + b"\n" for view in views)
@@ -69,7 +83,7 @@ class ExportHandler:
             await _write(response, lines)
             if scan.is_over:
                 break
-            views = await scan.step(AT_ONCE)
+            views = await self._step(scan)
         end = {
             "type": "export.end",
             "count": count,

@@ -288,7 +288,7 @@ class Actor(Shape):
 
 
 class EventRecord(Shape):
-    """One event. `tenantId` is null where it belongs to none, `hash` until it is sealed, and left out of lists."""
+    """One event. `tenantId` is null where it belongs to none, `hash` until it is sealed; lists have none."""
 
     id: str
     type: str
