@@ -1,41 +1,76 @@
 """`headrace audit`: is the live state what the log says, and is the log what was signed? Reads the store directly.
 
-Nothing is ever written. The exit code is 0 when all is right, 1 when something is not.
+The exit code is 0 when all is right, 1 when something is not. Written is what came of it, and by a repair what it is
+told to. `POST /v1/audit/verify` runs this program, too, so both tell the same.
 """
 
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, TypeVar
 
 import typer
 
 from contracts.archive import Archive, open_archive
-from contracts.audit import Checkpoint, Verdict, checkpoints, verify
+from contracts.audit import Beside, Checkpoint, Repaired, Scope, Verdict, checkpoints, record, repair, verify
+from contracts.audit.mending import Mended
 from contracts.errors import ConfigError, HeadraceError
+from contracts.ids import is_job_id
+from contracts.positions import BadPosition, entry_key, parse_position
 from contracts.settings import Settings, load_settings
 from contracts.store import Store, keys
+from contracts.tenant import Configuration
 from headrace.client import JsonObject
-from headrace.command import Output, exit_for_error
+from headrace.command import Output, Reason, exit_for_error
 from headrace.exits import Exit
 from headrace.output import Format, note, show_list
 from headrace.store_server import ensure, release
+from services.notifier.replanning import Replanner
+from services.scheduler.audit import SnapshotAudit
 
 T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True, help="Is the live state the truth, and was the log altered?")
 Pool = Annotated[str | None, typer.Option(help="Name of the pool.", show_default="all, and the configuration")]
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    scope: Scope
+    repairs: bool
+    records: bool
+    reason: str
+    by: str
+
+
 @app.command(name="verify")
-def verify_(pool: Pool = None, output: Output = Format.TABLE) -> None:
+def verify_(
+    pool: Pool = None,
+    job: Annotated[str, typer.Option(help="Only this job.")] = "",
+    tenant: Annotated[str, typer.Option(help="Only jobs of this tenant.")] = "",
+    after: Annotated[str, typer.Option(help="Only what lies in the log behind this position.")] = "",
+    until: Annotated[str, typer.Option(help="Only the log up to this position; no live state.")] = "",
+    repairs: Annotated[bool, typer.Option("--repair", help="Make live state that differs anew, from the log.")] = False,
+    records: Annotated[bool, typer.Option("--record/--no-record", help="Write into the log what came of it.")] = True,
+    reason: Reason = "",
+    by: Annotated[str, typer.Option(hidden=True)] = "operator",
+    output: Output = Format.TABLE,
+) -> None:
     """Make all live state again from archive and log, compare, and name the first bad position."""
-    found = _asked(_verified, pool)
-    rows = [row for verdict in found for row in _rows(verdict)]
-    show_list({"data": rows, "pools": [verdict.as_json() for verdict in found]}, COLUMNS, output)
-    for verdict in found:
-        _tell(verdict)
-    if not all(verdict.ok for verdict in found):
+    if repairs and (after or until):
+        raise typer.BadParameter("a repair needs the whole log", param_hint="--repair")
+    if job and not is_job_id(job):
+        raise typer.BadParameter(f"{job!r} is no job", param_hint="--job")
+    asked = _Asked(Scope(job, tenant, _position(after), _position(until)), repairs, records, reason, by)
+    found = _asked(partial(_verified, asked), pool, job)
+    rows = [row for one in found for row in _rows(one.after)]
+    documents = [one.as_json() if repairs else one.after.as_json() for one in found]
+    show_list({"data": rows, "pools": documents}, COLUMNS, output)
+    for one in found:
+        _tell(one)
+    if not all(one.after.ok for one in found):
         raise typer.Exit(Exit.FAILED_CHECK)
 
 
@@ -68,44 +103,86 @@ def _rows(verdict: Verdict) -> list[JsonObject]:
     ]  # fmt: skip
 
 
-def _tell(verdict: Verdict) -> None:
-    for each in verdict.findings.kept:
-        note(f"{verdict.pool} {each.position} {each.kind}: {each.what}")
-    for projection in verdict.projections:
-        for text in projection.sample:
-            note(f"{verdict.pool} {projection.name} {text}")
+def _tell(found: Repaired) -> None:
+    verdict, done = found.after, found.done
+    if done.refused:
+        note(f"{verdict.pool}: nothing was repaired: {done.refused}")
+    for projection, count in sorted(done.rebuilt.items()):
+        note(f"{verdict.pool}: {count} of {projection} made anew")
+    for row, what in done.left:
+        note(f"{verdict.pool} {row} is left: {what}")
+    for fault in verdict.findings.kept:
+        note(f"{verdict.pool} {fault.position} {fault.kind}: {fault.what}")
+    for each in verdict.projections:
+        for text in each.sample:
+            note(f"{verdict.pool} {each.name} {text}")
     if verdict.findings.first:
         note(f"{verdict.pool}: the first bad position is {verdict.findings.first}")
 
 
-async def _verified(store: Store, archive: Archive, pools: list[str]) -> list[Verdict]:
-    return [await verify(store, archive, pool) for pool in pools]
+async def _verified(asked: _Asked, store: Store, archive: Archive, pools: list[str]) -> list[Repaired]:
+    return [await _one(asked, store, archive, pool) for pool in pools]
+
+
+async def _one(asked: _Asked, store: Store, archive: Archive, pool: str) -> Repaired:
+    beside = _beside(store, pool)
+    if asked.repairs and pool != keys.SYSTEM:
+        replan = Replanner(store, archive, pool, load_settings(os.environ).public_url)
+        found = await repair(store, archive, pool, asked.scope, beside, replan, asked.reason, asked.by)
+    else:
+        verdict = await verify(store, archive, pool, asked.scope, beside)
+        found = Repaired(verdict, Mended(), verdict)
+    if asked.records:
+        await record(store, found.after, asked.by)
+    return found
+
+
+def _beside(store: Store, pool: str) -> list[Beside]:
+    return [] if pool == keys.SYSTEM else [SnapshotAudit(store, pool)]
 
 
 async def _signed(store: Store, archive: Archive, pools: list[str]) -> list[tuple[str, list[Checkpoint]]]:
     return [(pool, [said async for said in checkpoints(store, archive, pool)]) for pool in pools]
 
 
-def _asked(ask: Callable[[Store, Archive, list[str]], Awaitable[T]], pool: str | None) -> T:
+def _asked(ask: Callable[[Store, Archive, list[str]], Awaitable[T]], pool: str | None, job: str = "") -> T:
     settings = load_settings(os.environ)
     try:
         with _store_url(settings) as url:
-            return asyncio.run(_ask(ask, url, settings, pool))
+            return asyncio.run(_ask(ask, url, settings, pool, job))
     except HeadraceError as fault:
         note(f"error: {fault}")
         raise typer.Exit(exit_for_error(fault)) from None
 
 
+def _position(text: str) -> str:
+    """Return a position of the log, given as it is or as events show it."""
+    try:
+        entry = parse_position(text).entry if "." in text else text
+        if entry:
+            entry_key(entry)
+    except (BadPosition, ValueError):
+        raise typer.BadParameter(f"{text!r} is no position") from None
+    return entry
+
+
+def _pools(configuration: Configuration, pool: str | None, job_id: str) -> list[str]:
+    """Return which pools are meant; a job's id says in which one it is. Raises ConfigError."""
+    known = [*configuration.pools, keys.SYSTEM]
+    if job_id:
+        known = [name for name, code in configuration.pools.items() if code == job_id[-2:]]
+    if pool is not None and pool not in known:
+        raise ConfigError([f"there is no pool {pool}; there are {', '.join(known)}"])
+    return known if pool is None else [pool]
+
+
 async def _ask(
-    ask: Callable[[Store, Archive, list[str]], Awaitable[T]], url: str, settings: Settings, pool: str | None
+    ask: Callable[[Store, Archive, list[str]], Awaitable[T]], url: str, settings: Settings, pool: str | None, job: str
 ) -> T:  # fmt: skip
     store = Store(url)
     try:
-        await store.directory.refresh()
-        known = [*store.directory.configuration.pools, keys.SYSTEM]
-        if pool is not None and pool not in known:
-            raise ConfigError([f"there is no pool {pool}; there are {', '.join(known)}"])
-        return await ask(store, open_archive(store, settings), known if pool is None else [pool])
+        pools = _pools(await store.directory.refresh(), pool, job)
+        return await ask(store, open_archive(store, settings), pools)
     finally:
         await store.aclose()
 

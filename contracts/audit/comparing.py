@@ -11,10 +11,11 @@ from contracts.audit.deliveries import Due, expected_ids
 from contracts.audit.findings import Projection
 from contracts.audit.job_hashes import Fields, folded, is_ended
 from contracts.audit.log_audit import LogAudit
+from contracts.audit.mending import Mender
 from contracts.audit.scope import Scope
 from contracts.positions import entry_key
 from contracts.store import Store, keys
-from contracts.store.audit import NOT_A_STRING, Asked, Live
+from contracts.store.audit import NOT_A_STRING, Asked, Live, Sight
 
 AT_ONCE, BYTES_AT_ONCE = 200, 8 << 20
 FoldTo = Callable[[str], Awaitable[None]]
@@ -23,8 +24,11 @@ FoldTo = Callable[[str], Awaitable[None]]
 class Comparing:
     """One comparison; `projections` is what came of it."""
 
-    def __init__(self, store: Store, pool: str, audit: LogAudit, scope: Scope, fold_to: FoldTo) -> None:
+    def __init__(
+        self, store: Store, pool: str, audit: LogAudit, scope: Scope, fold_to: FoldTo, mender: Mender | None = None
+    ) -> None:  # fmt: skip
         self._store, self._pool, self._audit, self._scope, self._fold_to = store, pool, audit, scope, fold_to
+        self._mender = mender
         self._jobs, self._lists, self._bodies = Projection("jobs"), Projection("lists"), Projection("bodies")
         self._dedup, self._counters = Projection("dedup"), Projection("counters")
         self._deliveries = Projection("deliveries")
@@ -68,11 +72,14 @@ class Comparing:
         bodies = dict[str, bytes]()
         for asked, live in zip(batch, sight.jobs, strict=True):
             fields = hashes.get(asked.job_id)
-            self._jobs.compare(asked.job_id, *differing(fields, live.row))
-            self._lists.compare(asked.job_id, None if fields is None else float(is_ended(fields)), live.score)
+            is_same = self._jobs.compare(asked.job_id, *differing(fields, live.row))
+            score = None if fields is None else float(is_ended(fields))
+            is_same = self._lists.compare(asked.job_id, score, live.score) and is_same
+            if self._mender is not None and not is_same:
+                await self._mender.job(asked.job_id, asked.tenant_id, fields, live, sight.position)
             if fields is not None and live.row is not None:
                 self._compare_body(asked.job_id, live)
-                self._compare_holder(asked.job_id, fields, live.holder)
+                await self._compare_holder(asked, fields, live.holder)
                 bodies[asked.job_id] = live.body or b""
         for delivery_id, row in zip(tried, sight.deliveries, strict=True):
             self._compare_delivery(delivery_id, None if row is None else row["try"])
@@ -88,15 +95,14 @@ class Comparing:
         elif digest and hashlib.sha256(live.body).hexdigest() != digest:
             self._bodies.differs(job_id, "its body is not what was admitted")
 
-    def _compare_holder(self, job_id: str, fields: Fields, holder: str | None) -> None:
+    async def _compare_holder(self, asked: Asked, fields: Fields, holder: str | None) -> None:
         if "dd" not in fields:
             return
-        # a job that runs again does not take its key back
-        holds = not is_ended(fields) and fields.get("r") == "1"
-        if holds:
-            self._dedup.compare(job_id, job_id, holder)
-        else:
-            self._dedup.compare(job_id, False, holder == job_id)
+        expected = asked.job_id if holds_key(fields) else None
+        # who does not hold it may not; who does then is that job's matter
+        there = holder if expected or holder == asked.job_id else None
+        if not self._dedup.compare(asked.job_id, expected, there) and self._mender is not None:
+            await self._mender.key(asked.tenant_id, fields["dd"], there, expected)
 
     def _compare_delivery(self, delivery_id: str, tries: str | None) -> None:
         job_id = "job_" + delivery_id[4:].partition("_")[0]
@@ -123,6 +129,8 @@ class Comparing:
             self._deliveries.rows += 1
             if row is None and one in self._audit.deliveries.due.get(job_id, ()):
                 self._deliveries.differs(delivery_id, f"it was planned for the event at {one.position}, and is lost")
+                if self._mender is not None:
+                    await self._mender.delivery(job_id, delivery_id, one.position)
 
     async def _compare_strangers(self, seen: set[str]) -> None:
         """Hashes of which the log knows nothing."""
@@ -136,8 +144,8 @@ class Comparing:
             for (job_id, *_), live in zip(batch, sight.jobs, strict=True):
                 if job_id in audit.headless or (not audit.is_whole and job_id not in audit.jobs):
                     self._jobs.unknown += 1
-                else:
-                    self._jobs.compare(job_id, *differing(audit.jobs.get(job_id), live.row))
+                elif not self._jobs.compare(job_id, *differing(audit.jobs.get(job_id), live.row)) and self._mender:
+                    self._mender.stranger(job_id)
 
     async def _ids_beyond(self) -> AsyncIterator[list[str]]:
         if self._scope.job_id:
@@ -161,14 +169,39 @@ class Comparing:
         of_one = {f"b:{self._scope.tenant_id}"} if self._scope.tenant_id else None
         for name in sorted(expected | counters):
             zero = "0" if name in ("jobs", "bytes") else None
-            if of_one is None or name in of_one:
-                self._counters.compare(name, expected.get(name, zero), counters.get(name, zero))
-        jobs, held = _by_tenant(hashes.jobs.values())
+            is_asked = of_one is None or name in of_one
+            is_same = not is_asked or self._counters.compare(name, expected.get(name, zero), counters.get(name, zero))
+            if not is_same and self._mender is not None:
+                await self._mender.counter(name, counters.get(name), expected.get(name, zero))
+        await self._compare_sizes(tenants, sight)
+
+    async def _compare_sizes(self, tenants: Sequence[str], sight: Sight) -> None:
+        jobs, held = _by_tenant(self._audit.hashes.jobs.values())
         for tenant, size, count in zip(tenants, sight.sizes, sight.held, strict=True):
             if jobs.get(tenant, 0) != size:
                 self._lists.differs(tenant, f"the log says {jobs.get(tenant, 0)} jobs, the store {size}")
+                await self._mend_list(tenant)
             if held.get(tenant, 0) != count:
                 self._dedup.differs(tenant, f"the log says {held.get(tenant, 0)} keys are held, the store {count}")
+                await self._mend_keys(tenant)
+
+    async def _mend_list(self, tenant: str) -> None:
+        """Take off the list what is no job; a job that is missing in it was put back when it was compared."""
+        if self._mender is None:
+            return
+        async for found in self._store.audit.listed(self._pool, tenant):
+            for job_id in found:
+                if job_id not in self._audit.hashes.jobs:
+                    await self._mender.listed_stranger(tenant, job_id, self._audit.position)
+
+    async def _mend_keys(self, tenant: str) -> None:
+        """Take a key from who does not hold it by the log."""
+        if self._mender is None:
+            return
+        for dedup_hash, holder in (await self._store.audit.held(self._pool, tenant)).items():
+            fields = self._audit.hashes.jobs.get(holder)
+            if fields is None or fields.get("dd") != dedup_hash or not holds_key(fields):
+                await self._mender.key(tenant, dedup_hash, holder, None)
 
 
 def _by_tenant(jobs: Iterable[Fields]) -> tuple[dict[str, int], dict[str, int]]:
@@ -177,9 +210,14 @@ def _by_tenant(jobs: Iterable[Fields]) -> tuple[dict[str, int], dict[str, int]]:
     for fields in jobs:
         tenant = fields.get("t", "")
         counts[tenant] = counts.get(tenant, 0) + 1
-        if "dd" in fields and not is_ended(fields) and fields.get("r") == "1":
+        if holds_key(fields):
             held[tenant] = held.get(tenant, 0) + 1
     return counts, held
+
+
+def holds_key(fields: Fields) -> bool:
+    """Whether a job holds a dedup key while it is in flight; one that runs again does not take it back."""
+    return "dd" in fields and not is_ended(fields) and fields.get("r") == "1"
 
 
 def _is_due(due: Due, planned_to: str, set_aside: set[str]) -> bool:

@@ -48,11 +48,12 @@ class Projection:
     unknown: int = 0
     sample: list[str] = field(default_factory=list)
 
-    def compare(self, row: str, expected: object, live: object) -> None:
-        """Take in one row."""
+    def compare(self, row: str, expected: object, live: object) -> bool:
+        """Take in one row; returns whether both are the same."""
         self.rows += 1
         if expected != live:
             self.differs(row, f"the log says {_short(expected)}, the store {_short(live)}")
+        return expected == live
 
     def differs(self, row: str, what: str) -> None:
         """Take in a row that was counted before, or that should not be there."""

@@ -25,16 +25,17 @@ class LogAudit:
         self._findings, self._chain, self._public = findings, chain, public
         self.hashes, self.deliveries = JobHashes(is_whole=is_whole), deliveries
         self.faulty: set[str] = set()  # jobs whose own events cannot be right: nothing can be made again of them
+        self.is_sound = True  # but for such faults of single jobs
         self.position, self.count = START, 0
 
     def take(self, record: Record) -> Entry | Poison:
         """Fold one entry, and return it."""
         if entry_key(record.position) <= entry_key(self.position):
-            self._findings.add(record.position, "out_of_order", f"it stands after {self.position}")
+            self._blame(record.position, "out_of_order", f"it stands after {self.position}")
         self.position, self.count = record.position, self.count + 1
         entry = record.entry()
         if isinstance(entry, Poison):
-            self._findings.add(record.position, "unreadable", entry.reason)
+            self._blame(record.position, "unreadable", entry.reason)
         elif entry.sequence:
             self._of_job(entry)
         else:
@@ -57,13 +58,18 @@ class LogAudit:
 
     def _other(self, entry: Entry) -> None:
         if entry.type in JOB_TYPES and entry.type != JobEventRejected.TYPE:
-            self._findings.add(entry.position, "sequence_gap", f"{entry.subject}: {entry.type} has no number")
+            self._blame(entry.position, "sequence_gap", f"{entry.subject}: {entry.type} has no number")
         try:
             event = entry.event()
         except Corrupt as error:
-            self._findings.add(entry.position, "unreadable", error.reason)
+            self._blame(entry.position, "unreadable", error.reason)
             return
         if isinstance(event, LogCheckpointed):
             self._chain.checkpoint(entry.position, event, self._public)
         elif isinstance(event, WebhookAttempted | WebhookExhausted) and event.job_id in self.hashes.jobs:
             self.deliveries.told(entry.position, event)  # of a forgotten job, or an operation, nothing is kept
+
+    def _blame(self, position: str, kind: str, what: str) -> None:
+        """Note a fault of the log that no single job is known to bear."""
+        self._findings.add(position, kind, what)
+        self.is_sound = False

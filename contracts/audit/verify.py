@@ -16,6 +16,7 @@ from contracts.audit.comparing import Comparing
 from contracts.audit.deliveries import DeliveryAudit
 from contracts.audit.findings import Findings
 from contracts.audit.log_audit import LogAudit
+from contracts.audit.mending import Mender
 from contracts.audit.scope import Scope, Sieve
 from contracts.audit.verdict import Verdict
 from contracts.errors import Corrupt
@@ -55,6 +56,10 @@ class Verifier:
         manifest = await self._store.archive.manifest(self._pool)
         await self._begin(manifest)
         await self._read_past(manifest)
+        return await self.compare()
+
+    async def compare(self) -> Verdict:
+        """Fold on to the end, and compare the live state of now."""
         await self.fold_to(self._scope.until or None)
         comparing = Comparing(self._store, self._pool, self.audit, self._scope, self.fold_to)
         projections = comparing.projections
@@ -66,6 +71,15 @@ class Verifier:
             self._scope, self._chain.digest.hex(),
         )  # fmt: skip
 
+    async def mend(self, mender: Mender) -> None:
+        """Compare, and make what differs anew."""
+        mender.faulty = self.audit.faulty
+        await self.fold_to(None)
+        await Comparing(self._store, self._pool, self.audit, self._scope, self.fold_to, mender).run()
+        await self.fold_to(None)
+        for each in self._beside:
+            await each.mend(mender, self.audit)
+
     async def _begin(self, manifest: Manifest | None) -> None:
         _, trimmed = await self._log.after(self._pool, START, 1)
         begins = trimmed if manifest is None else manifest.below
@@ -76,7 +90,7 @@ class Verifier:
         deliveries = DeliveryAudit(self._findings, endpoints)
         self.audit = LogAudit(self._findings, self._chain, deliveries, public, is_whole=is_whole)
         for each in self._beside:
-            await each.begin()
+            await each.begin(is_whole=is_whole)
 
     async def _read_past(self, manifest: Manifest | None) -> None:
         """Walk the chain, or go to where the log of what is asked for begins."""

@@ -107,6 +107,11 @@ class AuditReads:
             if not cursor:
                 return
 
+    async def held(self, pool: str, tenant: str) -> dict[str, str]:
+        """Return the dedup keys of a tenant that are held, and by which jobs."""
+        raw = await _ask(self._client.hgetall(keys.dedup_in_flight(pool, tenant)))
+        return _row(raw) or {}
+
 
 _OF_JOB = 4  # answers
 

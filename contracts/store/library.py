@@ -21,6 +21,7 @@ VERBS = (
     "shut", "ask", "answer", "note", "live",
     "ask_task", "claim_task", "keep_task", "end_task", "page_letters",
     "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint", "fork",
+    "rebuild", "recount",
 )  # fmt: skip
 
 _REGISTER = """

@@ -29,6 +29,7 @@ from contracts.store.live import Live
 from contracts.store.log import GroupReader, LogReader
 from contracts.store.questions import Questions
 from contracts.store.readers import last_position, needed_from, read_entry
+from contracts.store.repairs import Repairs
 from contracts.store.resources import Resources
 from contracts.store.snapshots import Snapshots
 from contracts.store.tasks import Tasks
@@ -72,6 +73,7 @@ class Store:
         self.snapshots = Snapshots(self.batcher, self.client)
         self.archive = ArchiveCalls(self.batcher, self.client)
         self.audit = AuditReads(self.client)
+        self.repairs = Repairs(self.batcher)
         self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())
 
     def channel(self) -> Channel:
@@ -90,6 +92,10 @@ class Store:
                 [f"the store holds layout {parts[1]} of pool {pool}; this version knows {LAYOUT}: upgrade"]
             )
         return PoolMeta(pool, code, int(parts[2]))
+
+    async def epoch(self, pool: str) -> int:
+        """Return the epoch of the pool's log; 0 where it is not open."""
+        return int((await read_hash(self.client, keys.meta(pool))).get("epoch", 0))
 
     async def open_configuration_log(self, code: str) -> PoolMeta:
         """Make the notifier's group of the configuration log if it is not there; `code` stands for it in ids."""

@@ -1,17 +1,21 @@
 """One candidate for the lead of one pool: folds along as a standby, takes the token when it is free, makes turns.
 
-Promises: never ends because the store is away; `run` returns only after `stop`, having resigned; whatever happens in a
-term of leadership, the fold goes on from where it is; but where the store has lost what was folded, `run` raises.
+Promises: never ends because the store is away; `run` returns only after `stop`, having resigned, or when a repair made
+the snapshot anew behind which this fold began; whatever happens in a term of leadership, the fold goes on from where it
+is; but where the store has lost what was folded, `run` raises.
 """
 
 import asyncio
 import random
 
+from contracts import events as ev
 from contracts.errors import HeadraceError, StoreUnavailable
 from contracts.ids import mint_token
+from contracts.positions import entry_key
 from contracts.store import Store
 from contracts.store.log import Poison, pause
 from contracts.telemetry import Logger
+from contracts.wire import Entry
 from services.scheduler.config import SchedulerConfig
 from services.scheduler.fold.state import PoolState
 from services.scheduler.leader import Leader
@@ -20,6 +24,7 @@ from services.scheduler.tail import Tail
 from services.scheduler.watch import mono_ms
 
 FOLD_AT_ONCE = 5_000
+SNAPSHOT_ROW = ("scheduler", "snapshot")  # as `projection.rebuilt` names what `audit` makes anew
 ASK_EVERY_MS = 1_000  # a leader that resigns says so to nobody
 
 
@@ -40,6 +45,8 @@ class Candidate:
         self._following: asyncio.Task[None] | None = None
         self._token = _mint_token()
         self._has_stood_by = False  # since the last term
+        self._began = state.position
+        self._over = asyncio.Event()  # told to stop, or this fold began with a snapshot that a repair found wrong
 
     @property
     def is_leading(self) -> bool:
@@ -47,18 +54,21 @@ class Candidate:
         return self.leader is not None
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Fold and lead until `stop`. Raises Forked, Gone when this fold is of a log that is there no more."""
-        following = self._following = asyncio.create_task(self._tail.follow(stop))
-        waking = asyncio.create_task(self._wake_at(stop))
+        """Fold and lead until `stop`, or until the fold must begin anew.
+
+        Raises Forked, Gone when this fold is of a log that is there no more.
+        """
+        following = self._following = asyncio.create_task(self._tail.follow(self._over))
+        waking = asyncio.create_task(self._end_at(stop))
         failures = 0
         try:
-            while not stop.is_set():
+            while not self._over.is_set():
                 try:
-                    await self._run_once(stop)
+                    await self._run_once(self._over)
                     failures = 0
                 except StoreUnavailable:
                     failures += 1
-                    await pause(failures, stop, random.random())
+                    await pause(failures, self._over, random.random())
         finally:
             for task in (following, waking, self._keeping):
                 task.cancel()
@@ -109,6 +119,17 @@ class Candidate:
                 self.state.skip(entry.position)
             else:
                 self.state.apply(entry)
+                if entry.type == ev.ProjectionRebuilt.TYPE:
+                    self._heed(entry)
+
+    def _heed(self, entry: Entry) -> None:
+        """End with this fold if it rests on a snapshot that was wrong: the next one begins with the one made anew."""
+        event = entry.event()
+        if not isinstance(event, ev.ProjectionRebuilt) or (event.projection, event.row) != SNAPSHOT_ROW:
+            return
+        if entry_key(event.position) > entry_key(self._began):
+            self._log.warning("fold_outdated", pool=self._pool, position=event.position)
+            self._over.set()
 
     async def _keep_own(self) -> None:
         """As a standby, keep a snapshot of this fold when it is time."""
@@ -140,8 +161,9 @@ class Candidate:
         except StoreUnavailable:
             return  # the lease ends by itself
 
-    async def _wake_at(self, stop: asyncio.Event) -> None:
+    async def _end_at(self, stop: asyncio.Event) -> None:
         await stop.wait()
+        self._over.set()
         self._wake.set()
 
 

@@ -125,6 +125,14 @@ def _mismatch(books: Books, entry: Entry, event: Event) -> None:
         books.refresh(job)
 
 
+def _rebuilt(books: Books, entry: Entry, event: Event) -> None:
+    assert isinstance(event, ev.ProjectionRebuilt)
+    job = books.jobs.get(event.job_id or "")
+    if job is not None and job.aside:
+        job.aside = False
+        books.refresh(job)
+
+
 def _slot(info: SlotInfo) -> Slot:
     total_bytes, pinned = info.total_bytes or info.bytes, _pinned(info)
     return Slot(
@@ -151,4 +159,5 @@ WORKER_FOLDS: Mapping[str, Fold] = {
     ev.TenantBudgetExhausted.TYPE: _exhausted,
     ev.BudgetsRenewed.TYPE: _renewed,
     ev.SchedulerMismatch.TYPE: _mismatch,
+    ev.ProjectionRebuilt.TYPE: _rebuilt,
 }

@@ -1,0 +1,235 @@
+"""What differs from the log is made anew from it, in one command; what the log cannot tell is left and named."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from contracts import events as ev
+from contracts.archive import Archive
+from contracts.audit import Repaired, Scope, repair
+from contracts.audit.repair import CHAIN, LOG
+from contracts.audit.verify import EVERYTHING
+from contracts.job import JobStatus
+from contracts.store import Store, keys
+from contracts.store.replies import Reply
+from services.notifier.replanning import Replanner
+from services.scheduler.audit import SnapshotAudit
+from services.scheduler.fold.snapshot import load
+from tests.archivist.rig import POOL, TENANT, Pool
+from tests.audit import test_corruptions as plants
+from tests.audit.rig import Lived
+from tests.audit.snapshots import replace_snapshot
+from tests.scheduler.rig import Log, Worker, candidate, eventually, submit, until
+
+TOGETHER: list[plants.Plant] = [
+    plants.a_field_of_a_job_is_changed, plants.the_status_of_a_job_is_changed,
+    plants.the_count_of_open_jobs_is_changed, plants.the_bytes_of_a_tenant_are_changed,
+    plants.an_ended_job_is_listed_as_open, plants.a_job_that_is_none_is_listed,
+    plants.a_dedup_key_outlives_its_job, plants.a_dedup_key_is_held_by_nobody, plants.a_planned_delivery_is_lost,
+]  # fmt: skip
+
+
+class Died(Exception):
+    """The process that repairs is gone."""
+
+
+async def mend(lived: Lived, scope: Scope = EVERYTHING) -> Repaired:
+    """As a new process."""
+    archive = Archive(lived.store, lived.pool.objects)
+    replan = Replanner(lived.store, archive, POOL, "https://here.example")
+    beside = [SnapshotAudit(lived.store, POOL)]
+    return await repair(lived.store, archive, POOL, scope, beside, replan, "a test", "key_op")
+
+
+async def rebuilt(lived: Lived) -> list[ev.ProjectionRebuilt]:
+    found = [fields for _, fields in await lived.entries() if fields.get(b"t") == b"projection.rebuilt"]
+    return [ev.ProjectionRebuilt.model_validate_json(fields[b"d"]) for fields in found]
+
+
+async def test_whatever_differs_is_made_anew_once_and_said(lived: Lived) -> None:
+    """Field case 79: a rebuild is idempotent, sends nothing that was sent and starts nothing."""
+    rows = {row for plant in TOGETHER for _, row in [await plant(lived)]}
+    lost, wrong = lived.open[1], lived.open[2]
+    await lived.client.delete(keys.job(POOL, lost))
+    await lived.client.set(keys.job(POOL, wrong), "text")
+    await lived.client.zrem(keys.jobs(POOL, TENANT), lived.open[3])
+
+    first = await mend(lived)
+    told = await rebuilt(lived)
+    again = await mend(lived)
+
+    assert not first.before.ok
+    assert (first.after.ok, first.done.left) == (True, []), first.after.projections
+    assert rows - {TENANT} | {lost, wrong, lived.open[3]} <= {each.row for each in told}
+    assert {(each.reason, each.by) for each in told} == {("a test", "key_op")}
+    assert (again.done.rebuilt.total(), len(await rebuilt(lived))) == (0, len(told))
+    assert (await lived.verify()).ok
+
+
+async def test_one_job_alone_is_repaired(lived: Lived) -> None:
+    for job_id in lived.open[:2]:
+        await lived.client.hset(keys.job(POOL, job_id), "pr", "high")
+
+    found = await mend(lived, Scope(job_id=lived.open[0]))
+
+    assert found.after.ok
+    assert [each.row for each in await rebuilt(lived)] == [lived.open[0]]
+    assert not (await lived.verify()).ok
+
+
+@pytest.mark.parametrize(
+    ("plant", "why"),
+    [(plants.an_entry_of_a_segment_is_edited, CHAIN), (plants.an_entry_cannot_be_read, LOG)],
+    ids=["chain", "log"],
+)
+async def test_nothing_is_made_of_a_log_that_is_itself_not_what_it_was(
+    lived: Lived, plant: plants.Plant, why: str
+) -> None:
+    await plant(lived)
+    await lived.client.hset(keys.job(POOL, lived.open[0]), "pr", "high")
+
+    found = await mend(lived)
+
+    assert (found.done.refused, found.done.rebuilt.total(), found.after.ok) == (why, 0, False)
+    assert await lived.client.hget(keys.job(POOL, lived.open[0]), "pr") == b"high"
+    assert await rebuilt(lived) == []
+
+
+async def test_a_job_of_which_the_log_has_lost_an_event_is_left_and_the_others_are_not(lived: Lived) -> None:
+    """Never back to an older state: what the store knows and the log lacks is not thrown away."""
+    _, ended = await plants.the_newest_event_of_a_job_is_removed(lived)
+    _, stranger = await plants.a_job_is_there_of_which_the_log_knows_nothing(lived)
+    await plants.a_fence_is_wrong(lived)
+    broken, sound = lived.open[:2]
+    await lived.client.hset(keys.job(POOL, sound), "pr", "high")
+    kept = {job_id: await lived.client.hgetall(keys.job(POOL, job_id)) for job_id in (ended, stranger, broken)}
+
+    found = await mend(lived)
+
+    ways_out = dict(found.done.left)
+    assert ways_out.keys() == {ended, stranger, broken}
+    assert (await rebuilt(lived))[0].row == sound
+    assert kept == {job_id: await lived.client.hgetall(keys.job(POOL, job_id)) for job_id in kept}
+    assert "the log lost it" in ways_out[ended]
+    assert "headrace jobs cancel" in ways_out[broken]
+
+
+@pytest.mark.parametrize("moved", ["job", "epoch"])
+async def test_who_writes_between_the_look_and_the_repair_is_right(lived: Lived, moved: str) -> None:
+    job_id = lived.open[0]
+    await lived.client.hset(keys.job(POOL, job_id), "pr", "high")
+    call = lived.store.repairs.job
+
+    async def late(*args: Any, **kwargs: Any) -> Reply:
+        if moved == "epoch":
+            await lived.client.hincrby(keys.meta(POOL), "epoch", 1)
+        else:
+            await lived.pool.cancel(job_id)
+        return await call(*args, **kwargs)
+
+    lived.store.repairs.job = late  # type: ignore[method-assign]
+    found = await mend(lived)
+    lived.store.repairs.job = call  # type: ignore[method-assign]
+
+    assert [row for row, _ in found.done.left] == [job_id]
+    assert await lived.client.hget(keys.job(POOL, job_id), "pr") == b"high"
+    if moved == "job":
+        assert await lived.client.hget(keys.job(POOL, job_id), "s") == JobStatus.CANCELLED.encode()
+        assert (await mend(lived)).after.ok
+
+
+async def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(lived: Lived) -> None:
+    call = lived.store.repairs.job
+    for job_id in lived.open[:4]:
+        await lived.client.delete(keys.job(POOL, job_id))
+    for before in (False, True, False):
+        calls = 0
+
+        async def dies(*args: Any, before: bool = before, **kwargs: Any) -> Reply:
+            nonlocal calls
+            calls += 1
+            if before and calls == 2:
+                raise Died
+            reply = await call(*args, **kwargs)
+            if not before:
+                raise Died
+            return reply
+
+        lived.store.repairs.job = dies  # type: ignore[method-assign]
+        with pytest.raises(Died):
+            await mend(lived)
+    lived.store.repairs.job = call  # type: ignore[method-assign]
+
+    assert (await mend(lived)).after.ok
+    rows = [each.row for each in await rebuilt(lived)]
+    assert sorted(rows) == sorted(lived.open[:4])
+
+
+async def test_jobs_come_and_go_while_it_repairs(pool: Pool) -> None:
+    lived, stop, chance = Lived(pool), asyncio.Event(), random.Random(7)
+    broken = [await pool.job() for _ in range(20)]
+
+    async def work() -> None:
+        waiting: list[str] = []
+        while not stop.is_set():
+            waiting += [await pool.job() for _ in range(2)]
+            await pool.cancel(waiting.pop(chance.randrange(len(waiting))))
+
+    busy = asyncio.create_task(work())
+    for job_id in broken:
+        await pool.store.client.hset(keys.job(POOL, job_id), "pr", "high")
+    await pool.store.client.hincrby(keys.usage(POOL), "bytes", 5)
+    found = await mend(lived)
+    while not found.after.ok:  # a counter that moves all the time is met at last
+        found = await mend(lived)
+    stop.set()
+    await busy
+
+    assert (await lived.verify()).ok
+    assert {each.row for each in await rebuilt(lived)} == {*broken, "bytes"}
+
+
+async def test_a_job_that_was_set_aside_is_served_again(store: Store, store_url: str, pool: Pool) -> None:
+    """Readiness looks at what the leader says it has set aside."""
+    log, lived = Log(store), Lived(pool)
+    lost, changed = await submit(store), await submit(store)
+    await store.client.delete(keys.job(POOL, lost))
+    await store.client.hset(keys.job(POOL, changed), "s", "cancelled")
+    async with candidate(store_url), (await Worker(store).register()).beating() as worker:
+        await log.wait_for("scheduler.mismatch", count=2)
+        await eventually(lambda: aside(store), lambda count: count == b"2")
+
+        before = await lived.verify()
+        found = await mend(lived)
+
+        assert (before.ok, found.after.ok, found.done.left) == (False, True, [])
+        assert {await worker.run_next(), await worker.run_next()} == {lost, changed}
+        await eventually(lambda: aside(store), lambda count: count == b"0")
+
+
+async def test_a_snapshot_that_is_wrong_is_made_anew_and_its_leader_begins_again(store: Store, pool: Pool) -> None:
+    """A leader that began with it would go on with what is not so, and keep it again."""
+    lived, job_id = Lived(pool), await submit(store)
+    await replace_snapshot(store, lambda state: state.jobs[job_id].__setattr__("band", 0))
+
+    async with candidate(store.url) as leader:
+        await until(lambda: job_id in leader.state.jobs)
+        found = await mend(lived)
+        await until(leader._over.is_set)
+
+    kept = await store.snapshots.load(POOL)
+    assert kept is not None
+    assert load(kept[1]).jobs[job_id].band == 2
+    assert (found.before.ok, found.after.ok) == (False, True), found.after.projections
+    async with candidate(store.url) as leader:  # it read the same event, and began behind it
+        await until(lambda: leader.is_leading)
+        await submit(store)
+        await until(lambda: leader.state.admitted == 2)
+        assert leader.state.jobs[job_id].band == 2
+        assert not leader._over.is_set()
+
+
+async def aside(store: Store) -> Any:
+    return await store.client.hget(keys.leader(POOL), "aside")
