@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-import pytest
-
 from contracts.archive import Archive
 from contracts.audit import Verdict, verify
 from contracts.store import Store, keys
@@ -62,10 +60,7 @@ async def test_a_snapshot_of_a_pool_that_works_is_the_fold_and_each_change_is_pl
     assert "not what was kept" in said(await audit(pool))[0]
 
 
-@pytest.mark.parametrize("is_trimmed", [False, True])
-async def test_a_snapshot_ahead_of_its_log_is_told(lived: Lived, is_trimmed: bool) -> None:
-    if is_trimmed:
-        await lived.trim_all()
+async def test_a_snapshot_ahead_of_its_log_is_told(lived: Lived) -> None:
     await replace_snapshot(lived.store, lambda state: None)
     await lived.client.hset(keys.snapshot(POOL), "position", "9999999999999-0")
 
