@@ -24,6 +24,11 @@ _REFS = "#/components/schemas/{model}"
 _STREAMS = {
     "job": ("/v1/jobs/{id}/stream", "The events of one job, as server-sent events."),
     "tenant": ("/v1/stream", "The events of all jobs of the tenant, as server-sent events."),
+    "socket": (
+        "/v1/ws",
+        'What a client subscribes to, over a WebSocket (jobs.v1.json), each event in a frame {"op":"event","channel",'
+        '"position","event"}; the other frames are told of in contracts/README.md.',
+    ),
     "export": ("/v1/events/export", "The events of all jobs of the tenant, as lines of JSON."),
 }
 

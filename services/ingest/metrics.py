@@ -5,7 +5,6 @@ tenant, a job or raw text), so the number of series is too. Hot paths count in p
 metrics when somebody asks: the event loop is one thread, so there is nothing to lock.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -16,9 +15,8 @@ from contracts.deliveries import Survey
 from contracts.questions import Backlog
 from contracts.store.vitals import Vitals
 from services.ingest.delivery_metrics import delivery_metrics
-
-BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-_BOUNDS = (*(repr(bound) for bound in BUCKETS_S), "+Inf")
+from services.ingest.durations import Durations
+from services.ingest.stream_figures import StreamFigures
 
 Labels = tuple[str, ...]
 _OF_GPUS = (
@@ -28,29 +26,6 @@ _OF_GPUS = (
     ("utilizationPercent", "utilization_percent", "Time in which a GPU computed."),
     ("temperatureC", "temperature_celsius", "Temperature of a GPU."),
 )
-
-
-class Durations:
-    """A histogram of one series."""
-
-    __slots__ = ("counts", "sum_s")
-
-    def __init__(self) -> None:
-        self.counts = [0] * len(_BOUNDS)
-        self.sum_s = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Count one duration."""
-        self.counts[bisect_left(BUCKETS_S, seconds)] += 1
-        self.sum_s += seconds
-
-    def buckets(self) -> list[tuple[str, float]]:
-        """Return (bound, durations up to it)."""
-        total, found = 0, []
-        for bound, count in zip(_BOUNDS, self.counts, strict=True):
-            total += count
-            found.append((bound, float(total)))
-        return found
 
 
 class IngestMetrics(Collector):
@@ -78,6 +53,7 @@ class IngestMetrics(Collector):
             for field, name, text in _OF_GPUS
         }
         self.append_seconds = Durations()
+        self.streams = StreamFigures()
         self._requests: dict[tuple[str, str, int], int] = {}
         self._durations: dict[tuple[str, str], Durations] = {}
         self._created: dict[Labels, int] = {}
@@ -153,6 +129,7 @@ class IngestMetrics(Collector):
         yield append
         yield from _backlog_metrics(self._backlogs)
         yield from delivery_metrics(self._surveys)
+        yield from self.streams.collect()
 
     def render(self) -> bytes:
         """Return the Prometheus text format."""

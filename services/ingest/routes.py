@@ -36,6 +36,7 @@ class Route:
     handler: OpenHandler | KeyedHandler
     about: str
     scope: str | None = None
+    or_scope: str | None = None  # another one that opens it; what it opens then, the handler says
     body: type[BaseModel] | None = None
     replies: tuple[tuple[int, str], ...] = ((200, "Done."),)
     reply: type[BaseModel] | None = None

@@ -48,6 +48,11 @@ async def test_a_client_that_drops_and_comes_back_has_each_event_once(api: Api, 
     assert (await api.get(path, headers=headers)).status == 204
     async with listening(api, path + "?from=start") as replay:
         assert [told[2] for told in await replay.rest()] == log
+    shown = (await api.get("/metrics")).body.decode()
+    assert 'headrace_stream_clients{kind="job"} 0.0' in shown
+    assert 'headrace_stream_resumes_total{kind="job"} 1.0' in shown
+    # Live events, and not what was missed: 10 and 30 to the first, the end to two.
+    assert "headrace_stream_lag_seconds_count 4.0" in shown
 
 
 async def test_what_the_snapshot_has_is_not_told_again(
@@ -149,10 +154,14 @@ async def test_progress_comes_no_more_often_than_asked_and_its_last_is_not_lost(
 async def test_types_choose_and_what_means_nothing_is_refused(api: Api, play: Play) -> None:
     attempt = await play.running()
     path = path_of(attempt.job_id)
-    async with listening(api, path + "?types=job.completed,thumbnail.ready") as line:
-        await progresses(play, attempt, 5)
-        await play.completes(attempt)
-        assert [name for name, _, _ in await line.rest()] == ["snapshot", "job.completed"]
+    async with listening(api, path + "?types=thumbnail.ready") as few:
+        async with listening(api, path + "?types=job.completed,thumbnail.ready") as line:
+            await progresses(play, attempt, 5)
+            await play.completes(attempt)
+            assert [name for name, _, _ in await line.rest()] == ["snapshot", "job.completed"]
+        assert [name for name, _, _ in await few.rest()] == ["snapshot"]
+    # Whoever asked for little heard of the end as well, and is not sent round in circles by his browser.
+    assert (await api.get(path, headers={"Last-Event-ID": few.ids[-1]})).status == 204
     for query in ("types=", "types=jobs.*", "types=job.completed,", "previews=all", "minIntervalMs=x", "from=end",
                   "minIntervalMs=60001", "type=job.*"):  # fmt: skip
         assert (await api.get(f"{path}?{query}")).status == 422, query

@@ -10,8 +10,10 @@ import aiohttp
 import orjson
 import pytest
 
+from contracts.errors import StoreUnavailable
 from services.ingest.live import feed, job_stream, previews, socket
-from tests.ingest.api import JOB_SCOPES, Api
+from services.ingest.live.unacknowledged import Unacknowledged
+from tests.ingest.api import ADMIN_KEY, JOB_SCOPES, Api
 from tests.ingest.live import log_of, progresses
 from tests.ingest.live import previews as show_previews
 from tests.store.play import POOL, Play
@@ -39,7 +41,9 @@ async def test_channels_of_a_job_a_user_and_the_tenant(api: Api, play: Play) -> 
         place = told["position"]
         await progresses(play, attempt, 5)
         event = (await log_of(api, attempt.job_id))[-1]
-        assert await ws.receive_json(timeout=20) == {"op": "event", "channel": channel, "event": event}
+        assert await ws.receive_json(timeout=20) == {
+            "op": "event", "channel": channel, "position": event["position"], "event": event,
+        }  # fmt: skip
         assert (await ask(ws, op="unsubscribe", ref="2", channel=channel)) == {"op": "reply", "ref": "2", "ok": True}
         assert (await ask(ws, op="subscribe", ref=3, channel=channel, after=place))["position"] == place
         assert (await ws.receive_json(timeout=20))["event"] == event
@@ -66,6 +70,10 @@ async def test_what_is_refused_on_a_socket(api: Api, play: Play, monkeypatch: py
     job_id = (await play.running()).job_id
     other = await api.tenant("t_b", [*JOB_SCOPES])
     reader = await api.new_key("t_a", ["jobs:read"])
+    async with socket_of(api) as ws:
+        told = await ask(ws, op="subscribe", ref="r", channel="pool:default")
+        assert told["problem"]["code"] == "missing_scope"
+        assert (await ws.receive(timeout=20)).data == 4403
     async with socket_of(api, other) as ws:
         for asked in (
             {"op": "subscribe", "channel": f"job:{job_id}"}, {"op": "cancel", "jobId": job_id},
@@ -73,7 +81,8 @@ async def test_what_is_refused_on_a_socket(api: Api, play: Play, monkeypatch: py
         ):  # fmt: skip
             assert (await ask(ws, ref="r", **asked))["problem"]["code"] == "job_not_found"
         for asked in (
-            {"op": "subscribe", "channel": "pool:default"}, {"op": "subscribe", "channel": "user:"}, {"op": "?"},
+            {"op": "subscribe", "channel": "all"}, {"op": "subscribe", "channel": "user:"}, {"op": "?"},
+            {"op": "ack", "channel": "tenant", "position": "x"}, {"op": "ack", "channel": "tenant"},
             {"op": "subscribe", "channel": "tenant", "types": "x"}, {"op": "subscribe"}, {},
         ):  # fmt: skip
             told = await ask(ws, ref="r", **asked)
@@ -97,6 +106,73 @@ async def test_what_is_refused_on_a_socket(api: Api, play: Play, monkeypatch: py
             with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
                 async with socket_of(api, **headers):
                     pass
+
+
+async def test_operators_follow_pools_and_workers_and_go_on_by_a_position(api: Api, play: Play) -> None:
+    """Everything of a pool, whose jobs ever they are, as `/admin/v1/events` shows it; and nothing that jobs show."""
+    other = await api.tenant("t_b", [*JOB_SCOPES])
+    async with socket_of(api, ADMIN_KEY) as ws, socket_of(api, ADMIN_KEY) as of_workers:
+        told = await ask(ws, op="subscribe", ref=1, channel="pool:default")
+        assert [pool["name"] for pool in told["snapshot"]["pools"]] == ["default"]
+        assert [worker["id"] for worker in told["snapshot"]["workers"]] == [play.worker]
+        place = (await ask(of_workers, op="subscribe", channel="workers"))["position"]
+        attempt = await play.running()
+        await show_previews(play, attempt, 3)
+        await api.submit(other)
+        worker = await play.registers()
+        listed = (await api.admin("GET", f"/admin/v1/events?after={told['position']}")).body["data"]
+        listed = [event for event in listed if event["type"] != "preview.available"]
+        assert {event["tenantId"] for event in listed} == {"t_a", "t_b", None}
+        seen = [await ws.receive_json(timeout=20) for _ in listed]
+        assert [frame["event"] for frame in seen] == listed
+        assert (await of_workers.receive_json(timeout=20))["event"] == listed[-1]
+        again = await ask(ws, op="subscribe", channel="pool:default", after=seen[1]["position"], types="worker.*")
+        assert again["position"] == seen[1]["position"]
+        assert (await ws.receive_json(timeout=20))["event"]["subject"] == worker
+        again = await ask(of_workers, op="subscribe", channel="workers", after=place)
+        assert (await of_workers.receive_json(timeout=20))["event"]["subject"] == worker
+        for channel, code in (("pool:none", "pool_not_found"), ("tenant", "missing_scope")):
+            assert (await ask(ws, op="subscribe", channel=channel))["problem"]["code"] == code
+        assert (await ws.receive(timeout=20)).data == 4403
+
+
+async def test_a_client_that_acknowledges_and_falls_behind_is_slow(
+    api: Api, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Field case 83: behind a proxy that takes everything, only the client's own word tells how slow it is."""
+    monkeypatch.setattr(socket, "Unacknowledged", lambda: Unacknowledged(2))
+    attempt = await play.running()
+    channel = f"job:{attempt.job_id}"
+    async with socket_of(api) as silent, socket_of(api) as ws:
+        await ask(silent, op="subscribe", channel=channel)
+        told = await ask(ws, op="subscribe", channel=channel)
+        for percent in range(1, 5):
+            acknowledged = await ask(ws, op="ack", ref=percent, channel=channel, position=told["position"])
+            assert acknowledged == {"op": "reply", "ref": percent, "ok": True}
+            await progresses(play, attempt, percent)
+            told = await ws.receive_json(timeout=20)
+            assert told["event"]["data"]["progress"] == percent
+            assert (await silent.receive_json(timeout=20))["event"] == told["event"]
+        await progresses(play, attempt, 5, 6, 7)
+        assert [(await ws.receive_json(timeout=20))["op"] for _ in range(2)] == ["event", "end"]
+        assert (await ws.receive(timeout=20)).data == 4409
+    shown = (await api.get("/metrics")).body.decode()
+    assert 'headrace_stream_slow_consumers_total{kind="job"} 1.0' in shown
+
+
+async def test_a_channel_that_cannot_be_told_now_asks_to_come_again(
+    api: Api, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1013: the store or the archive went away between the subscription and what was missed."""
+    place = (await api.get(f"/v1/jobs/{await api.job()}/events")).body["data"][0]["position"]
+
+    def away(*asked: object) -> None:
+        raise StoreUnavailable("away")
+
+    async with socket_of(api, ADMIN_KEY) as ws:
+        monkeypatch.setattr(api.service._hub.archive, "entries", away)
+        await ask(ws, op="subscribe", channel="pool:default", after=place)
+        assert (await ws.receive(timeout=20)).data == 1013
 
 
 async def test_a_preview_is_a_frame_with_its_bytes(api: Api, play: Play, monkeypatch: pytest.MonkeyPatch) -> None:

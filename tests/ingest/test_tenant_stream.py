@@ -101,7 +101,7 @@ async def test_a_place_that_is_gone_or_ahead_or_names_too_little_is_a_gap(api: A
 async def test_a_slow_tenant_listener_is_ended_and_its_jobs_traced_when_forgotten(
     api: Api, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.ingest.live.tenant_stream.MOST_WAITING", 5)
+    monkeypatch.setattr("services.ingest.live.log_stream.MOST_WAITING", 5)
     attempt = await play.running()
     async with listening(api, PATH) as line:
         place = (await line.next())[1]

@@ -61,12 +61,12 @@ class ReplayHandlers:
         question, speed = self._read(request, caller)
         query = self._query(caller, question)
         after = read_places(only_header(request, "Last-Event-ID") or request.query.get("after"))
-        with self._hub.stream(caller.key_id):
+        with self._hub.stream(caller.key_id, "replay"):
             scan = await self._reader.scan_to_end(query, None, after)
             places = {place.pool_code: str(place) for place in after}
             pace = 0 if speed == "max" else int(speed)
             told = replay(scan, pace, places, lambda: self._hub.is_over, time.monotonic)
-            return await self._streams.send(request, caller, told)
+            return await self._streams.send(request, caller, told, "replay")
 
     def _read(self, request: web.Request, caller: Caller) -> tuple[dict[str, str], int | str]:
         replay_id = request.match_info["id"]

@@ -1,7 +1,7 @@
 """`GET /admin/v1/workers[/{id}]`: who works, on which devices, on what."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import orjson
 from aiohttp import web
@@ -26,7 +26,7 @@ class WorkerHandlers:
     async def list_workers(self, request: web.Request, caller: Caller) -> web.Response:
         """List all workers of all pools."""
         check_query(request, _NOTHING)
-        return json_answer({"data": await self._views(), "hasMore": False, "nextCursor": None})
+        return json_answer({"data": await self.views(tuple(self._context.pools)), "hasMore": False, "nextCursor": None})
 
     async def get_worker(self, request: web.Request, caller: Caller) -> web.Response:
         """Show one worker."""
@@ -35,14 +35,15 @@ class WorkerHandlers:
 
     async def need(self, worker_id: str) -> JsonObject:
         """Return a worker as it is shown. Raises Problem `worker_not_found`."""
-        view = next((view for view in await self._views() if view["id"] == worker_id), None)
+        view = next((view for view in await self.views(tuple(self._context.pools)) if view["id"] == worker_id), None)
         if view is None:
             raise Problem("worker_not_found")
         return view
 
-    async def _views(self) -> list[JsonObject]:
+    async def views(self, pools: Sequence[str]) -> list[JsonObject]:
+        """Return the workers of these pools as they are shown."""
         found = []
-        for pool in self._context.pools:
+        for pool in pools:
             workers = await self._context.within(self._context.store.workers(pool))
             found += [self._view(pool, worker_id, fields) for worker_id, fields in sorted(workers.items())]
         return list(await asyncio.gather(*found))

@@ -13,6 +13,7 @@ from services.ingest.edge.problems import POLICIES, Problem
 from services.ingest.live.feed import Feed
 from services.ingest.live.tenant_feed import TenantFeed
 from services.ingest.live.viewer import Viewer
+from services.ingest.stream_figures import StreamFigures
 
 RETRY_AFTER_S = 10.0  # nobody knows when a stream ends
 
@@ -53,8 +54,13 @@ class Hub:
         """Return what makes the public record of a pool's entries."""
         return Viewer(self._context.store, self.archive, pool, partial(self._origin, pool))
 
+    @property
+    def figures(self) -> StreamFigures:
+        """What is counted of streams."""
+        return self._context.metrics.streams
+
     @contextmanager
-    def stream(self, key_id: str) -> Iterator[None]:
+    def stream(self, key_id: str, kind: str) -> Iterator[None]:
         """Count a stream for as long as it is open. Raises Problem `quota_exceeded`."""
         most = self._context.settings.ingest.key_streams
         if self._open[key_id] >= most:
@@ -62,7 +68,8 @@ class Hub:
             raise Problem("quota_exceeded", detail, retry_after_s=RETRY_AFTER_S, extensions={POLICIES: ["streams"]})
         self._open[key_id] += 1
         try:
-            yield
+            with self.figures.client(kind):
+                yield
         finally:
             self._open[key_id] -= 1
             self._open += Counter()  # drops who has none

@@ -10,7 +10,7 @@ from time import monotonic
 
 from contracts.envelope import Origin
 from contracts.errors import HeadraceError, StoreUnavailable, Unconfirmed
-from contracts.positions import Position, parse_position
+from contracts.positions import Position, entry_ms, parse_position
 from contracts.store.jobs import MOST_EVENTS, History
 from contracts.wire import Entry
 from services.ingest.context import Context
@@ -76,7 +76,7 @@ class JobStream:
                     yield message
             elif not (has_news or entries):
                 yield BEAT
-        yield messages.end(reason)
+        yield messages.end(reason, self._place(self._state.position) if reason == "terminal" else "")
 
     def _why_over(self) -> str | None:
         if self._state.terminal:
@@ -142,7 +142,10 @@ class JobStream:
         self._state, record = how(entry, self._state, Origin(place.code, place.epoch, place.public_url))
         if not self._wanted.shows(entry.type):
             return []
-        return [] if record is None else [Message("event", record, self._place(entry.position), entry.type)]
+        if record is None:
+            return []
+        at_ms = 0 if self._is_catching_up else entry_ms(entry.position)
+        return [Message("event", record, self._place(entry.position), entry.type, at_ms=at_ms)]
 
     def _place(self, position: str) -> str:
         place = self._context.place(self._shown.meta)

@@ -18,6 +18,7 @@ class Message:
     id: str = ""
     name: str = ""
     content: bytes | None = None  # of a preview, if its bytes were asked for
+    at_ms: int = 0  # when the event was appended, if it is told as it comes
 
 
 BEAT = Message("event", b"")  # nothing happened for a while
@@ -36,9 +37,9 @@ def gap(requested: str | None, oldest: str | None) -> Message:
     return Message("gap", orjson.dumps({"requested": requested, "oldest": oldest}))
 
 
-def end(reason: str) -> Message:
-    """Say that this stream is over."""
-    return Message("end", orjson.dumps({"reason": reason}))
+def end(reason: str, position: str = "") -> Message:
+    """Say that this stream is over; `position`: behind all there will ever be, so that who comes back hears 204."""
+    return Message("end", orjson.dumps({"reason": reason}), position)
 
 
 def as_sse(message: Message) -> bytes:

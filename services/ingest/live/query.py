@@ -16,11 +16,13 @@ from services.ingest.edge.problems import Fault, Problem
 Previews = Literal["url", "inline", "none"]
 NAMES = frozenset({"after", "from", "types", "previews", "minIntervalMs", "token"})
 TENANT_NAMES = NAMES - {"from"} | {"status", "userId"}
+OPERATOR_NAMES = frozenset({"after", "types", "minIntervalMs"})
 MAX_INTERVAL_MS = 60_000
 MAX_TYPES = 50
 MAX_PLACES = 64
 MAX_TEXT = 256
-_SUBJECTS = tuple(name for name in CATALOGUE if not name.startswith(("webhook.", "worker.", "tenant.", "key.")))
+ALL_TYPES = tuple(CATALOGUE)
+_OF_JOBS = tuple(name for name in CATALOGUE if not name.startswith(("webhook.", "worker.", "tenant.", "key.")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,12 @@ class Wanted:
         return not self.types or any(matches(pattern, event_type) for pattern in self.types)
 
 
-def read_wanted(query: Mapping[str, str], last_event_id: str | None, names: frozenset[str] = NAMES) -> Wanted:
+def read_wanted(
+    query: Mapping[str, str],
+    last_event_id: str | None,
+    names: frozenset[str] = NAMES,
+    types: tuple[str, ...] = _OF_JOBS,
+) -> Wanted:
     """Read a question; the header wins over `after`, since a browser repeats the URL. Raises Problem."""
     for name in query:
         if name not in names:
@@ -54,7 +61,7 @@ def read_wanted(query: Mapping[str, str], last_event_id: str | None, names: froz
     return Wanted(
         after=after,
         from_start=start is not None and after is None,
-        types=_types(query.get("types")),
+        types=_types(query.get("types"), types),
         previews=_previews(query.get("previews", "url")),
         min_interval_s=_interval_ms(query.get("minIntervalMs")) / 1000,
         statuses=_statuses(query.get("status")),
@@ -73,13 +80,13 @@ def read_places(text: str) -> tuple[Position, ...]:
     raise Problem("bad_cursor", "Last-Event-ID and after are ids that a stream gave, as they are")
 
 
-def _types(text: str | None) -> tuple[str, ...]:
+def _types(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
     if text is None:
         return ()
     patterns = tuple(part.strip() for part in text.split(","))
     for pattern in patterns[: MAX_TYPES + 1]:
-        if not any(matches(pattern, name) for name in _SUBJECTS):
-            raise _fault("types", "unknown_value", f"{pattern[:64]!r} means no event of jobs")
+        if not any(matches(pattern, name) for name in known):
+            raise _fault("types", "unknown_value", f"{pattern[:64]!r} means no event there is here")
     if len(patterns) > MAX_TYPES:
         raise _fault("types", "too_long", f"{MAX_TYPES} at most")
     return patterns

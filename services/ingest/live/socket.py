@@ -1,13 +1,13 @@
 """`GET /v1/ws`: the streams over one WebSocket, any number of channels at once (subprotocol `jobs.v1.json`).
 
 Promises: a channel is told what a stream of server-sent events is told, in the same order; a client that takes nothing
-for WRITE_TIMEOUT_S, or answers no ping, is cut off, and one that is too slow for a channel is closed with 4409: it
-subscribes again behind its last position. A preview is a binary frame: two big-endian numbers, JSON, the bytes.
+for WRITE_TIMEOUT_S, or answers no ping, is cut off, and one that is too slow for a channel (also by its own word, if it
+acknowledges) is closed with 4409: it subscribes again behind its last position. A preview is a binary frame: two
+big-endian numbers, JSON, the bytes.
 """
 
 import asyncio
 import struct
-from collections.abc import AsyncGenerator
 from contextlib import ExitStack, aclosing
 
 import orjson
@@ -19,13 +19,14 @@ from services.ingest.edge.middleware import REQUEST_ID, as_problem, stamp
 from services.ingest.edge.problems import Problem, document
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.read import JobReader
-from services.ingest.live.access import StreamAccess, check_origin, may_see
+from services.ingest.live.access import StreamAccess, check_origin
+from services.ingest.live.channels import Channels, Told, read_asked
 from services.ingest.live.hub import Hub
-from services.ingest.live.job_stream import HEARTBEAT_S, JobStream
+from services.ingest.live.job_stream import HEARTBEAT_S
 from services.ingest.live.messages import BEAT, Message, end
-from services.ingest.live.query import NAMES, Wanted, read_wanted
+from services.ingest.live.query import Wanted
 from services.ingest.live.sse import WRITE_TIMEOUT_S, bound_socket
-from services.ingest.live.tenant_stream import TenantStream
+from services.ingest.live.unacknowledged import Unacknowledged
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 
@@ -33,10 +34,9 @@ PROTOCOL = "jobs.v1.json"
 PING_S = 20.0
 MOST_CHANNELS = 200
 MAX_FRAME_BYTES = 64 << 10
-BAD_FRAME, UNAUTHENTICATED, EXPIRED, SLOW, TOO_MANY = 4400, 4401, 4408, 4409, 4429
-GOING_AWAY = 1001
+GOING_AWAY, TRY_LATER = 1001, 1013
+BAD_FRAME, UNAUTHENTICATED, FORBIDDEN, EXPIRED, SLOW, TOO_MANY = 4400, 4401, 4403, 4408, 4409, 4429
 _PREVIEW_FRAME = 4
-_ASKED = (NAMES | {"status", "userId"}) - {"token"}
 
 
 class SocketHandler:
@@ -46,11 +46,12 @@ class SocketHandler:
         self, context: Context, reader: JobReader, hub: Hub, access: StreamAccess, canceller: Canceller
     ) -> None:  # fmt: skip
         self.context, self.reader, self.hub, self.access, self.canceller = context, reader, hub, access, canceller
+        self.channels = Channels(context, reader, hub)
 
     async def serve(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         """Open the socket and serve it to its end."""
         check_origin(request, self.context.settings.public_url)
-        with self.hub.stream(caller.key_id):
+        with self.hub.stream(caller.key_id, "socket"):
             socket = web.WebSocketResponse(
                 protocols=(PROTOCOL,), heartbeat=PING_S, max_msg_size=MAX_FRAME_BYTES, compress=False
             )
@@ -69,6 +70,7 @@ class Session:
     ) -> None:  # fmt: skip
         self._shared, self._request, self._socket, self._caller = shared, request, socket, caller
         self._channels: dict[str, asyncio.Task[None]] = {}
+        self._unacknowledged: dict[str, Unacknowledged] = {}
         self._turn = asyncio.Lock()
 
     async def run(self) -> None:
@@ -104,13 +106,17 @@ class Session:
                     self._renew(_text(asked, "token"))
                     await self._send({"op": "reply", "ref": ref, "ok": True})
                 case "ack":
-                    return  # how slow a reader is shows in what waits for it
+                    self._acknowledge(_text(asked, "channel"), _text(asked, "position"))
+                    if ref is not None:
+                        await self._send({"op": "reply", "ref": ref, "ok": True})
                 case _:
                     raise Problem("invalid_input", "op is subscribe, unsubscribe, cancel, auth or ack")
         except (Problem, HeadraceError) as error:
             problem = as_problem(error, self._request[REQUEST_ID])
             told = document(problem, self._request.path, self._request[REQUEST_ID])
             await self._send({"op": "error", "ref": ref, "problem": told})
+            if problem.code == "missing_scope" and asked.get("op") == "subscribe":
+                await self._close(FORBIDDEN, "the key does not open this channel")
 
     async def _subscribe(self, asked: JsonObject, channel: str) -> None:
         if len(self._channels) >= MOST_CHANNELS:
@@ -118,44 +124,27 @@ class Session:
             return
         await self._unsubscribe(channel)
         query = {name: str(asked[name]) for name in asked if name not in ("op", "ref", "channel")}
-        wanted = read_wanted({"previews": "inline"} | query, None, _ASKED)
+        wanted = read_asked(channel, query)
         with ExitStack() as stack:  # moves into the task once everything is in order
-            told = await self._open(channel, wanted, stack)
+            told = await self._shared.channels.open(channel, self._caller, wanted, stack)
+            self._shared.hub.figures.begun(_kind(channel), is_resumed=wanted.after is not None)
+            self._unacknowledged[channel] = Unacknowledged()
             task = self._tell(asked.get("ref"), channel, wanted, told, stack.pop_all())
             self._channels[channel] = asyncio.create_task(task)
 
-    async def _open(self, channel: str, wanted: Wanted, stack: ExitStack) -> AsyncGenerator[Message, None]:
-        """Begin what a channel is told. Raises Problem, HeadraceError."""
-        shared, (kind, _, name) = self._shared, channel.partition(":")
-        if kind == "job":
-            shown = await may_see(shared.reader, self._caller, name)
-            feed = shared.hub.feed(shown.meta.name)
-            listener = stack.enter_context(feed.follow(shown.state.id))
-            job = JobStream(shared.context, shared.reader, feed, listener, wanted)
-            await job.begin(shown)
-            return job.messages()
-        if kind == "user" and name:
-            wanted = _of_user(wanted, name)
-        elif channel != "tenant":
-            raise Problem("invalid_input", "channel is job:<id>, user:<id> or tenant")
-        tenant = TenantStream(shared.context, shared.reader, shared.hub, self._caller, wanted)
-        await tenant.begin()
-        return tenant.messages()
-
-    async def _tell(
-        self, ref: object, channel: str, wanted: Wanted, told: AsyncGenerator[Message, None], stack: ExitStack
-    ) -> None:  # fmt: skip
+    async def _tell(self, ref: object, channel: str, wanted: Wanted, told: Told, stack: ExitStack) -> None:
         try:
             with stack:
                 async with aclosing(told):
                     await self._pass_on(ref, channel, wanted, told)
-        except (TimeoutError, ConnectionError, HeadraceError, Problem):
+        except (TimeoutError, ConnectionError):
             self._cut_off()
+        except (HeadraceError, Problem):
+            await self._close(TRY_LATER, "subscribe again behind the last position")
         self._channels.pop(channel, None)
 
-    async def _pass_on(
-        self, ref: object, channel: str, wanted: Wanted, told: AsyncGenerator[Message, None]
-    ) -> None:  # fmt: skip
+    async def _pass_on(self, ref: object, channel: str, wanted: Wanted, told: Told) -> None:
+        unacknowledged, figures = self._unacknowledged[channel], self._shared.hub.figures
         subscribed = {"op": "subscribed", "ref": ref, "channel": channel}
         is_new = wanted.after is None and not wanted.from_start
         if not is_new:
@@ -163,17 +152,27 @@ class Session:
         async for message in told:
             if message is BEAT:
                 continue
+            unacknowledged.tell(message.id)
+            if unacknowledged.is_slow:
+                message = end("slow_consumer")
             if is_new and message.kind == "snapshot":
                 await self._send(subscribed | {"position": message.id, "snapshot": orjson.loads(message.data)})
             elif message.content is not None:
                 await self._send_bytes(preview_frame(message.data, message.content))
             else:
                 await self._send_text(_frame(channel, message))
+            figures.told(_kind(channel), message, self._shared.context.now_ms())
             is_new = False
             if message == end("slow_consumer"):
                 await self._close(SLOW, "subscribe again behind the last position")
-            elif message == end("going_away"):
+                return
+            if message == end("going_away"):
                 await self._close(GOING_AWAY, "subscribe again behind the last position")
+
+    def _acknowledge(self, channel: str, position: str) -> None:
+        if channel not in self._channels:
+            raise Problem("invalid_input", "channel is one that is subscribed to")
+        self._unacknowledged[channel].acknowledge(position)
 
     async def _unsubscribe(self, channel: str) -> None:
         task = self._channels.pop(channel, None)
@@ -189,9 +188,7 @@ class Session:
 
     def _renew(self, token: str) -> None:
         renewed = self._shared.access.caller_of(token)
-        is_same = (renewed.tenant_id, renewed.job_ids, renewed.user_id) == (
-            self._caller.tenant_id, self._caller.job_ids, self._caller.user_id,
-        )  # fmt: skip
+        is_same = _reach(renewed) == _reach(self._caller)
         if not is_same:
             raise Problem("unauthenticated", "The token allows something else than the one before; open another socket")
         self._caller = renewed
@@ -239,16 +236,19 @@ def preview_frame(facts: bytes, content: bytes) -> bytes:
 def _frame(channel: str, message: Message) -> bytes:
     head = orjson.dumps({"op": message.kind, "channel": channel})[:-1]
     if message.kind == "event":
-        return head + b',"event":' + message.data + b"}"
+        return head + b',"position":' + orjson.dumps(message.id) + b',"event":' + message.data + b"}"
     if message.kind == "snapshot":
         return head + b',"position":' + orjson.dumps(message.id) + b',"snapshot":' + message.data + b"}"
     return head + b"," + message.data[1:]
 
 
-def _of_user(wanted: Wanted, user_id: str) -> Wanted:
-    if wanted.user_id not in (None, user_id):
-        raise Problem("invalid_input", "userId is not that of the channel")
-    return Wanted(wanted.after, False, wanted.types, wanted.previews, wanted.min_interval_s, wanted.statuses, user_id)
+def _kind(channel: str) -> str:
+    return channel.partition(":")[0]
+
+
+def _reach(caller: Caller) -> tuple[object, ...]:
+    """What a caller may see; the scopes of a tenant's key beyond reading are asked for when they are needed."""
+    return caller.tenant_id, caller.job_ids, caller.user_id
 
 
 def _object(text: str) -> JsonObject | None:

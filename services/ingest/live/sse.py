@@ -22,9 +22,10 @@ from services.ingest.live import messages
 from services.ingest.live.access import check_origin, may_see
 from services.ingest.live.hub import Hub
 from services.ingest.live.job_stream import HEARTBEAT_S, JobStream
+from services.ingest.live.log_stream import LogStream
 from services.ingest.live.messages import Message
 from services.ingest.live.query import TENANT_NAMES, read_wanted
-from services.ingest.live.tenant_stream import TenantStream
+from services.ingest.live.tenant_audience import TenantAudience
 from services.ingest.tenancy import Caller
 
 WRITE_TIMEOUT_S = 30.0
@@ -48,25 +49,28 @@ class StreamHandlers:
         check_origin(request, self._context.settings.public_url)
         shown = await may_see(self._reader, caller, request.match_info["id"])
         feed = self._hub.feed(shown.meta.name)
-        with self._hub.stream(caller.key_id), feed.follow(shown.state.id) as listener:
+        with self._hub.stream(caller.key_id, "job"), feed.follow(shown.state.id) as listener:
             stream = JobStream(self._context, self._reader, feed, listener, wanted)
             if not await stream.begin(shown):
                 return web.Response(status=204)  # the one answer after which a browser does not come back
-            return await self.send(request, caller, stream.messages())
+            self._hub.figures.begun("job", is_resumed=wanted.after is not None)
+            return await self.send(request, caller, stream.messages(), "job")
 
     async def tenant(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         """Follow all jobs of the tenant."""
         wanted = read_wanted(request.query, only_header(request, "Last-Event-ID"), TENANT_NAMES)
         check_origin(request, self._context.settings.public_url)
-        with self._hub.stream(caller.key_id):
-            stream = TenantStream(self._context, self._reader, self._hub, caller, wanted)
+        audience = TenantAudience(self._context, self._reader, self._hub, caller, wanted)
+        with self._hub.stream(caller.key_id, "tenant"):
+            stream = LogStream(self._context, self._hub, audience, wanted)
             await stream.begin()
-            return await self.send(request, caller, stream.messages())
+            self._hub.figures.begun("tenant", is_resumed=wanted.after is not None)
+            return await self.send(request, caller, stream.messages(), "tenant")
 
     async def send(
-        self, request: web.Request, caller: Caller, told: AsyncGenerator[Message, None]
+        self, request: web.Request, caller: Caller, told: AsyncGenerator[Message, None], kind: str
     ) -> web.StreamResponse:  # fmt: skip
-        """Answer with what is told, up to its end."""
+        """Answer with what is told, up to its end; `kind` of stream, for the metrics."""
         response = web.StreamResponse(headers=_HEADERS)
         stamp(response, request[REQUEST_ID])
         async with aclosing(told):
@@ -75,19 +79,22 @@ class StreamHandlers:
                 return response
             bound_socket(request.transport)
             try:
-                await self._write(response, caller, told)
+                await self._write(response, caller, told, kind)
             except (TimeoutError, ConnectionError, HeadraceError, Problem):  # gone, does not read, or the store is away
                 if request.transport is not None:
                     request.transport.abort()  # what it did not take would wait in memory for as long as it likes
         return response
 
-    async def _write(self, response: web.StreamResponse, caller: Caller, told: AsyncGenerator[Message, None]) -> None:
+    async def _write(
+        self, response: web.StreamResponse, caller: Caller, told: AsyncGenerator[Message, None], kind: str
+    ) -> None:  # fmt: skip
         await response.write(messages.RETRY)
         async for message in told:
             if not self._is_valid(caller):
                 message = messages.end("unauthenticated")  # revoked, or a token's time is over
             async with asyncio.timeout(WRITE_TIMEOUT_S):
                 await response.write(messages.as_sse(message))
+            self._hub.figures.told(kind, message, self._context.now_ms())
             if message.kind == "end":
                 return
 

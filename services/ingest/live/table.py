@@ -45,7 +45,7 @@ def stream_routes(
         ),
         Route(
             "GET", "/v1/ws", sockets.serve, "Follow jobs over a WebSocket (`jobs.v1.json`).", "jobs:read",
-            authenticate=access, replies=((101, "The socket is open."),), parameters=(_TOKEN,),
+            "admin", authenticate=access, replies=((101, "The socket is open."),), parameters=(_TOKEN,),
             problems=("quota_exceeded", "origin_not_allowed"),
         ),
         Route(

@@ -1,4 +1,4 @@
-"""What happens to the jobs of tenants in one pool: made once from the pool's feed for all who listen.
+"""What happens in one pool, as tenants and operators are told of it: made once from the pool's feed for all who listen.
 
 Promises: as the feed; while the store cannot say whose a job is, nothing is told and nothing is lost, up to MOST_AHEAD
 entries, beyond which listeners are told of a hole.
@@ -28,6 +28,7 @@ class TenantFeed:
     def __init__(self, feed: Feed, viewer: Viewer, pool: str) -> None:
         self._feed, self._viewer, self.pool = feed, viewer, pool
         self._of_tenant: dict[str, set[TenantListener]] = {}
+        self._of_all: set[TenantListener] = set()
         self._task: asyncio.Task[None] | None = None
         self._never = asyncio.Event()
 
@@ -35,15 +36,28 @@ class TenantFeed:
     def follow(self, tenant_id: str, listener: TenantListener) -> Iterator[None]:
         """Tell a listener of a tenant's jobs here, too; it may listen to several pools."""
         self._of_tenant.setdefault(tenant_id, set()).add(listener)
-        if self._task is None or self._task.done():
-            stack = ExitStack()
-            self._task = asyncio.create_task(self._run(stack, stack.enter_context(self._feed.follow_all(MOST_AHEAD))))
+        self._start()
         try:
             yield
         finally:
             self._of_tenant[tenant_id].discard(listener)
             if not self._of_tenant[tenant_id]:
                 del self._of_tenant[tenant_id]
+
+    @contextmanager
+    def follow_all(self, listener: TenantListener) -> Iterator[None]:
+        """Tell a listener of everything here, also of what is no tenant's."""
+        self._of_all.add(listener)
+        self._start()
+        try:
+            yield
+        finally:
+            self._of_all.discard(listener)
+
+    def _start(self) -> None:
+        if self._task is None or self._task.done():
+            stack = ExitStack()
+            self._task = asyncio.create_task(self._run(stack, stack.enter_context(self._feed.follow_all(MOST_AHEAD))))
 
     async def begun(self) -> None:
         """Wait until the reader knows where it begins."""
@@ -56,7 +70,7 @@ class TenantFeed:
 
     async def _run(self, stack: ExitStack, all_of_it: Listener) -> None:
         with stack:
-            while self._of_tenant and not all_of_it.is_over:
+            while (self._of_tenant or self._of_all) and not all_of_it.is_over:
                 if not await all_of_it.wait(LOOK_S):
                     continue
                 entries = all_of_it.take()
@@ -73,15 +87,18 @@ class TenantFeed:
         failures = 0
         while not all_of_it.is_over:
             try:
-                shown = await self._viewer.show(entries, self._of_tenant.__contains__)
+                shown = await self._viewer.show(entries, self._is_wanted, with_others=bool(self._of_all))
             except HeadraceError:
                 failures += 1
                 await pause(failures, self._never, random.random())
                 continue
             for viewed in shown:
-                for listener in self._of_tenant.get(viewed.tenant_id, ()):
+                for listener in (*self._of_tenant.get(viewed.tenant_id, ()), *self._of_all):
                     listener.put(viewed)
             return
 
+    def _is_wanted(self, tenant_id: str) -> bool:
+        return bool(self._of_all) or tenant_id in self._of_tenant
+
     def _listeners(self) -> set[TenantListener]:
-        return {each for group in self._of_tenant.values() for each in group}
+        return self._of_all.union(*self._of_tenant.values())

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import orjson
+
 from contracts import events as ev
 from contracts.archive.reading import Archive
-from contracts.envelope import Origin
+from contracts.envelope import Origin, entry_view
 from contracts.errors import Corrupt
 from contracts.job import JobState, JobStatus
 from contracts.store import Store
@@ -26,7 +28,7 @@ MOST_JOBS = 20_000
 
 
 class Viewed(NamedTuple):
-    """One event of a tenant's job; `data` is its public record, empty for a preview."""
+    """One event; `data` is its public record, empty for a preview. No tenant: of a worker, a pool ..."""
 
     entry: Entry
     pool: str
@@ -58,15 +60,26 @@ class Viewer:
         self._store, self._archive, self._pool, self._origin = store, archive, pool, origin
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    async def show(self, entries: Sequence[Entry], is_wanted: Callable[[str], bool]) -> list[Viewed]:
-        """Return the events of those tenants' jobs. Raises Unavailable: then ask again with the same entries."""
+    async def show(
+        self, entries: Sequence[Entry], is_wanted: Callable[[str], bool], *, with_others: bool = False
+    ) -> list[Viewed]:  # fmt: skip
+        """Return the events of those tenants' jobs. Raises Unavailable: then ask again with the same entries.
+
+        Args:
+            with_others: those that are of no job, too.
+        """
         of_jobs = [entry for entry in entries if entry.sequence > 0]
         first: dict[str, Entry] = {}
         for entry in of_jobs:
             first.setdefault(entry.subject, entry)
         await self._find_owners([entry for entry in first.values() if entry.subject not in self._known])
         await self._find_states([each for each in first.values() if self._lacks_state(each, is_wanted)])
-        shown = [self._show(entry) for entry in of_jobs if is_wanted(self._known[entry.subject].tenant_id)]
+        shown = []
+        for entry in entries:
+            if entry.sequence == 0:
+                shown.append(self._show_other(entry) if with_others else None)
+            elif is_wanted(self._known[entry.subject].tenant_id):
+                shown.append(self._show(entry))
         self._forget_oldest()
         return [viewed for viewed in shown if viewed is not None]
 
@@ -135,6 +148,13 @@ class Viewer:
         if data is None:
             return None
         return Viewed(entry, self._pool, known.tenant_id, known.user_digest, after.status, data)
+
+    def _show_other(self, entry: Entry) -> Viewed | None:
+        try:
+            data = orjson.dumps(entry_view(entry, self._origin()))
+        except Corrupt:
+            return None
+        return Viewed(entry, self._pool, "", None, None, data)
 
 
 def _creation(entry: Entry) -> ev.JobCreated | None:

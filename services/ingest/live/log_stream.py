@@ -1,27 +1,23 @@
-"""All jobs of a tenant, followed: what was missed in every pool, or how things are, then every event as it comes.
+"""Whole pools, followed: what was missed in each, or how things are, then every event as it comes.
 
-Promises: an id names a place in each pool; whoever goes on from one has every event of the tenant's jobs once, but for
-previews, or is told of a gap and given the jobs that have not ended. A job in a snapshot may be ahead of the snapshot's
-place: its `sequence` says which of the events that follow it has in it. There is no end but the client's or ours.
+Promises: an id names a place in each pool; whoever goes on from one has every event that is for him once, but for
+previews, or is told of a gap and given how things are. What is in a snapshot may be ahead of the snapshot's place: a
+job's `sequence` says which of the events that follow it has in it. There is no end but the client's or ours.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack
-from dataclasses import replace
 from time import monotonic
 
 from contracts.archive.reading import Gone
 from contracts.errors import Corrupt, HeadraceError
-from contracts.job import TERMINAL, JobState, JobStatus
-from contracts.positions import Position, entry_key
+from contracts.positions import Position, entry_key, entry_ms
 from contracts.wire import Entry
-from services.ingest.admission.draft import user_digest
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
-from services.ingest.filters import JobFilter
-from services.ingest.handlers.read import Details, JobReader, Shown, job_not_found
 from services.ingest.live import messages
+from services.ingest.live.audience import Audience
 from services.ingest.live.hub import Hub
 from services.ingest.live.job_stream import HEARTBEAT_S
 from services.ingest.live.messages import BEAT, Message
@@ -31,27 +27,19 @@ from services.ingest.live.query import Wanted, read_places
 from services.ingest.live.subscription import MOST_WAITING, PREVIEW
 from services.ingest.live.tenant_feed import TenantListener
 from services.ingest.live.viewer import Viewed
-from services.ingest.tenancy import Caller
 
-MOST_SHOWN = 100  # jobs of a snapshot
 AT_ONCE = 500
-_OPEN = frozenset(JobStatus) - TERMINAL
 
 
-class TenantStream:
-    """What one listener is told of the tenant's jobs."""
+class LogStream:
+    """What one listener is told. `begin`, then iterate `messages`."""
 
-    def __init__(self, context: Context, reader: JobReader, hub: Hub, caller: Caller, wanted: Wanted) -> None:
-        self._context, self._reader, self._hub, self._caller = context, reader, hub, caller
-        if wanted.user_id is None:
-            wanted = replace(wanted, user_id=caller.user_id)
-        elif caller.user_id not in (None, wanted.user_id):
-            raise job_not_found()
-        self._wanted = wanted
+    def __init__(self, context: Context, hub: Hub, audience: Audience, wanted: Wanted) -> None:
+        self._context, self._hub, self._audience, self._wanted = context, hub, audience, wanted
         self._pace: Pace[Viewed] = Pace(wanted.min_interval_s)
         self._listener: TenantListener = TenantListener(MOST_WAITING)
         self._places: dict[str, str] = {}
-        self._user = None if wanted.user_id is None else user_digest(context.secret("users"), wanted.user_id)
+        self._is_live = False
 
     async def begin(self) -> None:
         """Ask the store for where the logs end. Raises StoreUnavailable."""
@@ -75,6 +63,7 @@ class TenantStream:
                 await self._listen(stack)
                 yield messages.gap(self._wanted.after, lost.first or None if isinstance(lost, Gone) else None)
                 yield await self._snapshot()
+            self._is_live = True
             async for message in self._live():
                 yield message
 
@@ -107,21 +96,21 @@ class TenantStream:
                 await asyncio.sleep(1)
 
     async def _listen(self, stack: ExitStack) -> None:
-        for pool in self._context.pools:
-            stack.enter_context(self._hub.of_tenants(pool).follow(self._caller.tenant_id, self._listener))
+        for pool in self._audience.pools:
+            stack.enter_context(self._audience.follow(pool, self._listener))
         self._listener.is_over = self._hub.is_over
         await self._have_begun()
 
     async def _have_begun(self) -> None:
-        for pool in self._context.pools:
+        for pool in self._audience.pools:
             await self._hub.feed(pool).begun()
 
     def _named_places(self, text: str) -> dict[str, str]:
         """Return the place in each pool. Raises Gone when one is not named, of another log, or ahead of it."""
         named = {(each.pool_code, each.epoch): each.entry for each in read_places(text)}
         places = {}
-        for name, meta in self._context.pools.items():
-            place = self._context.place(meta)
+        for name in self._audience.pools:
+            place = self._context.place(self._context.pool(name))
             entry = named.get((place.code, place.epoch))
             if entry is None or entry_key(entry) > entry_key(self._ends[name]):
                 raise Gone(text, "")
@@ -129,39 +118,22 @@ class TenantStream:
         return places
 
     async def _missed(self) -> AsyncGenerator[Message, None]:
-        for pool in self._context.pools:
+        for pool in self._audience.pools:
             viewer = self._hub.viewer(pool)
             async for found in self._hub.archive.entries(pool, self._places[pool], None, AT_ONCE):
                 read = [entry for entry in found if isinstance(entry, Entry)]
                 entries = [entry for entry in read if entry.type != PREVIEW]  # who looks now sees the newest only
-                for viewed in await viewer.show(entries, self._caller.tenant_id.__eq__):
+                for viewed in await self._audience.view(viewer, entries):
                     for message in await self._tell(viewed):
                         yield message
                 self._places[pool] = found[-1].position
 
     async def _snapshot(self) -> Message:
         self._places = await self._ends_of_logs()
-        ids = await self._reader.ids(self._caller, JobFilter(statuses=_OPEN), "", MOST_SHOWN + 1)
-        found = await asyncio.gather(*map(self._details, ids[:MOST_SHOWN]))
-        jobs = [self._reader.show(each) for each in found if each is not None and self._fits(each)]
-        return messages.snapshot(self._id(), {"jobs": jobs, "hasMore": len(ids) > MOST_SHOWN})
-
-    async def _details(self, job_id: str) -> Details | None:
-        meta = self._context.pool_of(job_id)
-        try:
-            return None if meta is None else await self._reader.details(Shown(meta, JobState(job_id)))
-        except Problem:  # forgotten meanwhile
-            return None
-
-    def _fits(self, details: Details) -> bool:
-        wanted = self._wanted
-        if self._caller.job_ids and details.state.id not in self._caller.job_ids:
-            return False
-        is_of_user = wanted.user_id is None or details.lines.spec.get("userId") == wanted.user_id
-        return is_of_user and (not wanted.statuses or details.state.status in wanted.statuses)
+        return messages.snapshot(self._id(), await self._audience.snapshot())
 
     async def _ends_of_logs(self) -> dict[str, str]:
-        pools = list(self._context.pools)
+        pools = self._audience.pools
         ends = await asyncio.gather(*(self._context.within(self._context.store.end_of_log(pool)) for pool in pools))
         return dict(zip(pools, ends, strict=True))
 
@@ -172,22 +144,14 @@ class TenantStream:
 
     async def _tell(self, viewed: Viewed) -> list[Message]:
         entry, wanted = viewed.entry, self._wanted
+        is_wanted = wanted.shows(viewed.type) and self._audience.is_wanted(viewed)
         if entry.type == PREVIEW:
-            is_shown = wanted.previews != "none" and self._is_wanted(viewed)
-            return [await self._preview(viewed)] if is_shown else []
+            return [await self._preview(viewed)] if is_wanted and wanted.previews != "none" else []
         if entry_key(entry.position) <= entry_key(self._places[viewed.pool]):
             return []  # told already, or in the snapshot
         self._places[viewed.pool] = entry.position
-        return [Message("event", viewed.data, self._id(), entry.type)] if self._is_wanted(viewed) else []
-
-    def _is_wanted(self, viewed: Viewed) -> bool:
-        wanted = self._wanted
-        return (
-            wanted.shows(viewed.type)
-            and (not wanted.statuses or viewed.status in wanted.statuses)
-            and self._user in (None, viewed.user_digest)
-            and (not self._caller.job_ids or viewed.subject in self._caller.job_ids)
-        )
+        at_ms = entry_ms(entry.position) if self._is_live else 0
+        return [Message("event", viewed.data, self._id(), entry.type, at_ms=at_ms)] if is_wanted else []
 
     async def _preview(self, viewed: Viewed) -> Message:
         place = self._context.place(self._context.pool(viewed.pool))
