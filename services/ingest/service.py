@@ -5,6 +5,7 @@ new connections, answers what it has accepted, and closes the store last.
 """
 
 import asyncio
+import functools
 import os
 import resource
 import secrets
@@ -216,7 +217,7 @@ class IngestService:
             *document_routes(DocumentHandlers(info, _version())),
             *info_routes(info, LimitsHandler(context)),
         )
-        info.publish(openapi(routes, _version()))
+        info.publish(lambda: openapi(routes, _version()))
         return make_app(routes, self._edge, authenticate, context.settings.ingest.body_bytes)
 
     def _stream_routes(
@@ -268,6 +269,7 @@ def room_for_connections(wanted: int) -> int:
     return wanted if soft == resource.RLIM_INFINITY else max(1, min(wanted, soft - SPARE_FILES))
 
 
+@functools.cache  # its package is read and parsed each time: 10 ms
 def _version() -> str:
     try:
         return metadata.version("headrace")

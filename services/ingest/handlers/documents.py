@@ -72,7 +72,7 @@ class DocumentHandlers:
             return _answer(request, _START, _SCRIPT)
         if name == "openapi.json":
             if name not in self._kept:
-                self._kept[name] = orjson.dumps(for_older_readers(orjson.loads(self._info.openapi)))
+                self._kept[name] = orjson.dumps(for_older_readers(orjson.loads(await self._info.openapi())))
             return _answer(request, self._kept[name], "application/json")
         if name not in _FILES:
             raise Problem("not_found")

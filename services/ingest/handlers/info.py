@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import hashlib
+from collections.abc import Callable
 
 import orjson
 from aiohttp import web
@@ -29,7 +30,8 @@ class InfoHandlers:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self.openapi: bytes = b"{}"
+        self._openapi: asyncio.Future[bytes] | None = None
+        self._make: Callable[[], JsonObject] = dict
 
     async def list_models(self, request: web.Request, caller: Caller) -> web.Response:
         """List the models of the pipelines file."""
@@ -95,11 +97,22 @@ class InfoHandlers:
 
     async def openapi_document(self, request: web.Request) -> web.Response:
         """Show the OpenAPI document."""
-        tag = etag(hashlib.sha256(self.openapi).hexdigest()[:32])
+        document = await self.openapi()
+        tag = etag(hashlib.sha256(document).hexdigest()[:32])
         if is_unchanged(request.headers.get("If-None-Match"), tag):
             return web.Response(status=304, headers={"ETag": tag})
-        return web.Response(body=self.openapi, headers={"Content-Type": "application/json", "ETag": tag})
+        return web.Response(body=document, headers={"Content-Type": "application/json", "ETag": tag})
 
-    def publish(self, document: JsonObject) -> None:
-        """Set the OpenAPI document, once the route table is known."""
-        self.openapi = orjson.dumps(document, option=orjson.OPT_INDENT_2)
+    def publish(self, make: Callable[[], JsonObject]) -> None:
+        """Say how the OpenAPI document is made, once the route table is known."""
+        self._make = make
+
+    async def openapi(self) -> bytes:
+        """Return the document, made when it is first asked for: that costs more than all else of a start together."""
+        if self._openapi is None:
+            # In a thread: a tenth of a second of this loop is what everybody else would wait.
+            self._openapi = asyncio.ensure_future(asyncio.to_thread(self._written))
+        return await asyncio.shield(self._openapi)
+
+    def _written(self) -> bytes:
+        return orjson.dumps(self._make(), option=orjson.OPT_INDENT_2)
