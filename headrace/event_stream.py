@@ -5,15 +5,18 @@ from collections.abc import AsyncIterator
 
 import orjson
 
-from headrace.client import Client, JsonObject, Unreachable
+from headrace.client import Client, JsonObject, Problem, Unreachable
 
 TRIES = 8
 _COME_BACK = ("going_away", "slow_consumer")  # ends behind which the rest is there by the last id
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
-async def follow_events(client: Client, path: str) -> AsyncIterator[tuple[str, JsonObject]]:
-    """Yield name and data of each event, each once, up to `end`. Raises Unreachable, Problem."""
+async def follow_events(client: Client, path: str) -> AsyncIterator[tuple[str, JsonObject, str]]:
+    """Yield name, data and id of each event, each once, up to `end`. Raises Unreachable, Problem.
+
+    A server whose store is away for a moment (503) is asked again as one that is away itself.
+    """
     last_id, failures = "", 0
     while True:
         try:
@@ -21,14 +24,14 @@ async def follow_events(client: Client, path: str) -> AsyncIterator[tuple[str, J
                 last_id, failures = event_id or last_id, 0
                 if name == "end" and data.get("reason") in _COME_BACK:
                     break
-                yield name, data
+                yield name, data, event_id
                 if name == "end":
                     return
             else:
                 return  # 204: all of it was here before
-        except Unreachable:
+        except (Unreachable, Problem) as fault:
             failures += 1
-            if failures >= TRIES:
+            if failures >= TRIES or (isinstance(fault, Problem) and fault.status != 503):
                 raise
         await asyncio.sleep(min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**failures))
 

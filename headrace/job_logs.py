@@ -47,7 +47,7 @@ async def _print(client: Client, path: str, form: Format) -> None:
 
 
 async def _follow(client: Client, path: str, form: Format) -> None:
-    async for event, data in follow_events(client, path):
+    async for event, data, _ in follow_events(client, path):
         if form is not Format.TABLE:
             show_one({"event": event, **data}, Format.NDJSON)
         elif event == "log":

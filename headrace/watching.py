@@ -19,7 +19,7 @@ async def watch(client: Client, job_id: str, limit_s: float) -> AsyncIterator[Js
             yield last
         if last["status"] in TERMINAL:
             return
-        async for name, data in follow_events(client, f"{path}/stream?previews=none"):
+        async for name, data, _ in follow_events(client, f"{path}/stream?previews=none"):
             if name in ("gap", "end"):
                 continue
             job = await _now(client, path, name, data, last)

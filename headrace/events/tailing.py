@@ -1,7 +1,5 @@
 """`headrace events tail`: what happens, as it happens, without a hole."""
 
-import asyncio
-from datetime import UTC, datetime
 from typing import Annotated
 
 import orjson
@@ -9,11 +7,9 @@ import typer
 
 from headrace.client import Client
 from headrace.command import KeyFile, Output, Url, call
-from headrace.events.exported import Exported
 from headrace.events.filters import Job, Model, Params, Since, User, read_filters
+from headrace.events.following import Following
 from headrace.output import Format
-
-LOOK_S = 1.0
 
 
 def tail(
@@ -26,21 +22,20 @@ def tail(
     url: Url = None,
     key_file: KeyFile = None,
 ) -> None:
-    """Print events of all jobs from now on (or --since then), until Ctrl-C."""
-    begin = since or datetime.now(UTC).isoformat(timespec="milliseconds")
-    params = read_filters(job, user, model, type_, begin, None)
+    """Print events of all jobs from now on (or --since then), until Ctrl-C.
+
+    Goes on where it was when the server restarts. A line of type `gap` stands where events will not come any more.
+    """
+    params = read_filters(job, user, model, type_, since, None)
     call(lambda client: _follow(client, params, output), url, key_file, output)
 
 
 async def _follow(client: Client, params: Params, form: Format) -> None:
-    cursor: Params = []
-    while True:
-        exported = Exported(client, [*params, *cursor])
-        async for line in exported.lines():
-            typer.echo(line.decode().rstrip() if form is not Format.TABLE else _row(orjson.loads(line)))
-        cursor = [("cursor", exported.cursor)]
-        await asyncio.sleep(LOOK_S)
+    async for event in Following(client, params).events():
+        typer.echo(orjson.dumps(event).decode() if form is not Format.TABLE else _row(event))
 
 
 def _row(event: dict[str, object]) -> str:
+    if event["type"] == "gap":
+        return f"-- gap: what followed {event['requested']} is not there any more --"
     return f"{event['time']}  {event['position']}  {event['type']}  {event['subject']}"

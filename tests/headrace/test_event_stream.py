@@ -46,20 +46,22 @@ AWAY = b'event: end\ndata: {"reason":"going_away"}\n\n'
 async def test_events_are_read_to_their_end(serve: Serve) -> None:
     client, seen = await serve([b"retry: 2000\n\n: hb\n\n" + log("1.3", "one") + log("1.6", "two") + END])
     events = [each async for each in follow_events(client, "/logs")]
-    assert events == [("log", {"text": "one"}), ("log", {"text": "two"}), ("end", {"reason": "terminal"})]
+    assert events == [
+        ("log", {"text": "one"}, "1.3"), ("log", {"text": "two"}, "1.6"), ("end", {"reason": "terminal"}, ""),
+    ]  # fmt: skip
     assert seen == [None]
 
 
 async def test_a_stream_that_breaks_off_or_goes_away_is_taken_up_behind_the_last_event(serve: Serve) -> None:
-    client, seen = await serve([log("1.3", "one"), log("1.6", "two") + AWAY, END])
-    events = [data.get("text") async for _, data in follow_events(client, "/logs")]
+    client, seen = await serve([log("1.3", "one"), 503, log("1.6", "two") + AWAY, END])
+    events = [data.get("text") async for _, data, _ in follow_events(client, "/logs")]
     assert events == ["one", "two", None]
-    assert seen == [None, "1.3", "1.6"]
+    assert seen == [None, "1.3", "1.3", "1.6"]
 
 
 async def test_nothing_more_is_an_end_and_a_refusal_is_told(serve: Serve) -> None:
     client, _ = await serve([log("1.3", "one"), 204])
-    assert [data["text"] async for _, data in follow_events(client, "/logs")] == ["one"]
+    assert [data["text"] async for _, data, _ in follow_events(client, "/logs")] == ["one"]
     client, _ = await serve([404])
     with pytest.raises(Problem):
         [each async for each in follow_events(client, "/logs")]
