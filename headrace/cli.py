@@ -17,6 +17,8 @@ COMMANDS = {
     "events": "headrace.events.group:app",
     "webhook": "headrace.webhooks.group:app",
     "audit": "headrace.audit:app",
+    "dlq": "headrace.operators.dlq:app",
+    "consumers": "headrace.operators.consumers:app",
     "vram": "headrace.vram.command:app",
     "up": "headrace.up:up",
     "demo": "headrace.demo:demo",

@@ -121,6 +121,11 @@ class Client:
         """Write, once."""
         return await self._once("POST", path, json=json)
 
+    async def request_once(self, path: str, json: JsonObject) -> Answer:
+        """Ask for something that an Idempotency-Key makes happen once, however often the answer is lost."""
+        headers = {"Idempotency-Key": f'"{secrets.token_urlsafe(18)}"'}
+        return await self._patiently("POST", path, json=json, headers=headers)
+
     async def patch(
         self,
         path: str,

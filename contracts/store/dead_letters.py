@@ -33,6 +33,13 @@ class DeadLetters:
         assert isinstance(raw, list)
         return [_letter(replies.texts(each)) for each in raw]
 
+    async def count(self, pool: str) -> int:
+        """Return how many there are. Raises StoreUnavailable."""
+        try:
+            return int(await self._client.zcard(keys.dead_letters(pool)))
+        except LOST as error:
+            raise StoreUnavailable(str(error)) from error
+
     async def is_forgotten(self, pool: str, job_id: str) -> bool:
         """Whether there was such a job, not long ago. Raises StoreUnavailable."""
         return await read_text(self._client, keys.admitted(pool, job_id)) is not None

@@ -6,6 +6,7 @@ Texts of users never become part of a key: ids are minted by us, tenant and pool
 SYSTEM = "_sys"
 GROUP_WORK = "gpu"
 GROUP_NOTIFIER = "notifier"
+GROUP_MIRROR = "mirror"  # only where the log is mirrored, or was
 GROUP_SCHEDULER = "scheduler"
 ENDED_KINDS = ("completed", "failed")  # retention differs: completed ones, and all others
 LOG_GROUPS = (GROUP_SCHEDULER, GROUP_NOTIFIER)
@@ -90,6 +91,12 @@ def archive(pool: str) -> str:
 def dead_letters(pool: str) -> str:
     """Zset: jobs that failed for good and wait for a person, by when they failed."""
     return f"hr:{{{pool}}}:dlq"
+
+
+def mirror(pool: str) -> str:
+    """Hash: the mirror's token and until, its topic, why it copies nothing, counts; `sent:<partition>` and
+    `planned:<partition>`: how far each is written, and planned by notifiers that read it."""
+    return f"hr:{{{pool}}}:mirror"
 
 
 def ended(pool: str, kind: str) -> str:

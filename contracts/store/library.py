@@ -19,7 +19,7 @@ VERBS = (
     "mend_endpoint", "expire_deliveries", "warn_endpoint", "forget_deliveries", "survey", "leave", "take_submit",
     "take_upload", "claim_key", "end_claim", "configure", "keep_secret", "keep_part", "keep_snapshot", "grant",
     "shut", "ask", "answer", "note", "live",
-    "ask_task", "claim_task", "keep_task", "end_task", "page_letters",
+    "ask_task", "claim_task", "keep_task", "end_task", "page_letters", "drop_group",
     "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint", "fork",
     "rebuild", "recount",
 )  # fmt: skip

@@ -20,6 +20,7 @@ from contracts.store.batcher import Batcher
 from contracts.store.channel import Channel
 from contracts.store.claims import KeyClaims
 from contracts.store.clients import command_client, read_hash, read_members
+from contracts.store.consumers import Consumers
 from contracts.store.dead_letters import DeadLetters
 from contracts.store.deliveries import Deliveries
 from contracts.store.directory import LAYOUT, Directory
@@ -64,6 +65,7 @@ class Store:
         self.leadership = Leadership(self.batcher)
         self.deliveries = Deliveries(self.batcher, self.client)
         self.backfills = Tasks(self.batcher, self.client, (keys.backfills, keys.backfill_leases), read_backfill)
+        self.consumers = Consumers(self.batcher, self.client)
         self.dead_letters = DeadLetters(self.batcher, self.client)
         self.letter_work = Tasks(self.batcher, self.client, (keys.letter_work, keys.letter_leases), read_operation)
         self.claims = KeyClaims(self.batcher)

@@ -11,11 +11,13 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from contracts.consumers import Standing
 from contracts.deliveries import Survey
 from contracts.questions import Backlog
 from contracts.store.vitals import Vitals
 from services.ingest.delivery_metrics import delivery_metrics
 from services.ingest.durations import Durations
+from services.ingest.operator_metrics import operator_metrics
 from services.ingest.stream_figures import StreamFigures
 
 Labels = tuple[str, ...]
@@ -60,6 +62,8 @@ class IngestMetrics(Collector):
         self._refused: dict[Labels, int] = {}
         self._backlogs: dict[str, Backlog] = {}
         self._surveys: dict[str, Survey] = {}
+        self._standings: dict[str, list[Standing]] = {}
+        self._letters: dict[str, int] = {}
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -86,6 +90,10 @@ class IngestMetrics(Collector):
     def note_deliveries(self, surveys: Mapping[str, Survey]) -> None:
         """Take how the deliveries of each pool do."""
         self._surveys = dict(surveys)
+
+    def note_operators(self, standings: Mapping[str, list[Standing]], letters: Mapping[str, int]) -> None:
+        """Take how far the readers of each pool's log are, and how many dead letters it has."""
+        self._standings, self._letters = dict(standings), dict(letters)
 
     def note_archives(self, vitals: Vitals | None) -> None:
         """Take how the archives of the pools do; a pool without one has no series."""
@@ -130,6 +138,7 @@ class IngestMetrics(Collector):
         yield from _backlog_metrics(self._backlogs)
         yield from delivery_metrics(self._surveys)
         yield from self.streams.collect()
+        yield from operator_metrics(self._standings, self._letters)
 
     def render(self) -> bytes:
         """Return the Prometheus text format."""

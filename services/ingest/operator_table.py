@@ -1,6 +1,7 @@
-"""The routes of what only operators do: dead letters."""
+"""The routes of what only operators do: dead letters, consumers."""
 
 from contracts.admin_api import Because, DeadLettersAct
+from services.ingest.handlers.consumers import ConsumerHandlers
 from services.ingest.handlers.dead_letters import DeadLetterHandlers
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import operator_schemas as about
@@ -40,4 +41,21 @@ def dead_letter_routes(letters: DeadLetterHandlers) -> tuple[Route, ...]:
               body=Because, reply=about.LetterOperation, problems=("operation_not_found", "bad_parameter")),
         Route("GET", dlq + "/{id}", letters.get_letter, "Show a dead letter.", "admin",
               reply=about.DeadLetterDetails, problems=("dead_letter_not_found", "data_erased", "bad_parameter")),
+    )  # fmt: skip
+
+
+def consumer_routes(consumers: ConsumerHandlers) -> tuple[Route, ...]:
+    """Return the operator's routes about who reads the logs."""
+    consumer, of_pool = "/admin/v1/consumers", Parameter("pool", "Only of this pool.")
+    return (
+        Route("GET", consumer, consumers.list_consumers, "List who reads the logs, and how far each is.", "admin",
+              reply=about.ConsumerPage, problems=("pool_not_found", "bad_cursor", "bad_parameter"),
+              parameters=(of_pool, *_PAGED)),
+        Route("DELETE", consumer + "/{pool}/{group}", consumers.drop, "Drop a group that nobody reads any more.",
+              "admin", replies=((204, "It is gone, and holds up the trimming of the log no more."),),
+              problems=("consumer_not_found", "consumer_in_use", "bad_parameter"),
+              parameters=(
+                  Parameter("reason", "Why; kept in the log."),
+                  Parameter("force", "true: whether or not somebody reads it.", kind="boolean"),
+              )),
     )  # fmt: skip

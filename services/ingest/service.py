@@ -39,6 +39,7 @@ from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.cancel_many import CancelManyHandler
 from services.ingest.handlers.change import ChangeHandler
+from services.ingest.handlers.consumers import ConsumerHandlers
 from services.ingest.handlers.dead_letters import DeadLetterHandlers
 from services.ingest.handlers.deliveries import DeliveryHandlers
 from services.ingest.handlers.documents import DocumentHandlers
@@ -73,7 +74,7 @@ from services.ingest.live.table import stream_routes
 from services.ingest.live.tokens import TokenHandler
 from services.ingest.log_tails import LogTails
 from services.ingest.metrics import IngestMetrics
-from services.ingest.operator_table import dead_letter_routes
+from services.ingest.operator_table import consumer_routes, dead_letter_routes
 from services.ingest.readiness import Readiness
 from services.ingest.routes import Route
 from services.ingest.table import (
@@ -211,6 +212,7 @@ class IngestService:
             *endpoint_sending_routes(EndpointSendingHandlers(context)),
             *delivery_routes(DeliveryHandlers(context)),
             *admin_webhook_routes(AdminWebhookHandlers(context)),
+            *consumer_routes(ConsumerHandlers(context)),
             *dead_letter_routes(DeadLetterHandlers(context, reader)),
             *event_routes(EventHandlers(self.events), ExportHandler(self.events), StateHandler(context, self.events)),
             *retry_routes(RetryHandler(context, reader, self.events)),

@@ -111,7 +111,7 @@ async def test_a_redriven_job_runs_once_more_under_its_own_tenant_and_attempts(a
     await fails_again(api, play, job_id)
     assert (await act(api, "redrive", ids=[job_id], key="again")).body["done"] == 1
     assert await listed(api) == [job_id]
-    events = [each async for each in _of_type(api, "dlq.requested")]
+    events = await _of_type(api, "dlq.requested")
     assert [each["reason"] for each in events] == [WHY]
 
 
@@ -220,7 +220,6 @@ async def _told(api: Api, operation_id: str) -> Any:
     return (await api.admin("GET", f"{DLQ}/operations/{operation_id}")).body
 
 
-async def _of_type(api: Api, name: str) -> Any:
-    for _, fields in await api.store.client.xrange(keys.log("default")):
-        if fields[b"t"] == name.encode():
-            yield orjson.loads(fields[b"d"])
+async def _of_type(api: Api, name: str) -> list[dict[str, Any]]:
+    entries: Any = await api.store.client.xrange(keys.log("default"))
+    return [orjson.loads(fields[b"d"]) for _, fields in entries if fields[b"t"] == name.encode()]

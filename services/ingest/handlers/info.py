@@ -8,6 +8,7 @@ from collections.abc import Callable
 import orjson
 from aiohttp import web
 
+from contracts.consumers import Standing
 from contracts.deliveries import Survey
 from contracts.errors import StoreUnavailable
 from contracts.model_spec import ModelSpec, describe
@@ -71,6 +72,7 @@ class InfoHandlers:
         metrics.note_archives(self._context.readiness.vitals)
         metrics.note_gpus(await self._devices())
         metrics.note_deliveries(await self._deliveries())
+        metrics.note_operators(*await self._operators())
         return web.Response(body=metrics.render(), headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def _backlogs(self) -> dict[str, Backlog]:
@@ -85,6 +87,15 @@ class InfoHandlers:
             for pool in self._context.pools:
                 found[pool] = await self._context.within(self._context.store.deliveries.survey(pool))
         return found
+
+    async def _operators(self) -> tuple[dict[str, list[Standing]], dict[str, int]]:
+        """Return how far the readers of each pool's log are, and its dead letters; nothing while the store is away."""
+        store, standings, letters = self._context.store, dict[str, list[Standing]](), dict[str, int]()
+        with contextlib.suppress(StoreUnavailable, Problem):
+            for pool in self._context.pools:
+                _, standings[pool] = await self._context.within(store.consumers.standings(pool))
+                letters[pool] = await self._context.within(store.dead_letters.count(pool))
+        return standings, letters
 
     async def _devices(self) -> list[tuple[str, JsonObject]]:
         """Return what the workers of each pool said of their devices last; nothing while the store is away."""

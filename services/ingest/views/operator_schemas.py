@@ -79,3 +79,48 @@ class LetterOperationPage(Page):
     """Operations of the last day, and those under way."""
 
     data: list[LetterOperation]
+
+
+class ConsumerMember(Shape):
+    """A process that reads as part of a group; `idleSeconds`: since it asked for something."""
+
+    name: str
+    pending: int
+    idle_seconds: float
+
+
+class OldestPending(Shape):
+    """The first entry that was handed out and is not done with."""
+
+    id: str
+    member: str
+    age_seconds: float
+    deliveries: int
+
+
+class ConsumerGroup(Shape):
+    """Who reads a pool's log, or a worker's stream, and how far it is.
+
+    `lag` null: not known. `holdsLog`: the log is kept for it. `drop`: of a dead one, how to be rid of it.
+    """
+
+    id: str
+    object: Literal["consumer_group"]
+    pool: str
+    stream: str
+    group: str
+    last_id: str
+    lag: int | None
+    behind_seconds: float
+    pending: int
+    oldest_pending: OldestPending | None
+    members: list[ConsumerMember]
+    active: bool
+    holds_log: bool
+    drop: str | None
+
+
+class ConsumerPage(Page):
+    """All groups, by name."""
+
+    data: list[ConsumerGroup]

@@ -1,0 +1,1 @@
+"""Commands about what only operators see. Composition only."""
