@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from functools import lru_cache
 
+DAY_MS = 86_400_000
+
 
 def instant(real_ms: int | None) -> str | None:
     """Write a wall time; None stays None.
@@ -20,3 +22,22 @@ def instant(real_ms: int | None) -> str | None:
 def _second(seconds: int) -> str:
     # What is shown is mostly about the last few seconds, and calendars are slow.
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+@lru_cache(maxsize=4_096)
+def day_text(day: int) -> str:
+    """Write a UTC day, given as days since 1970.
+
+    >>> day_text(20_421)
+    '2025-11-29'
+    """
+    return datetime.fromtimestamp(day * DAY_MS // 1000, UTC).strftime("%Y-%m-%d")
+
+
+def day_number(text: str) -> int:
+    """Read a UTC day as days since 1970. Raises ValueError.
+
+    >>> day_number("1970-01-02")
+    1
+    """
+    return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 1000 // DAY_MS

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from contracts import events as ev
 from contracts.retry import Backoff
+from contracts.times import DAY_MS, day_text
 from services.scheduler import decisions
 from services.scheduler.decisions import Basis, Decision
-from services.scheduler.fold.budgets import day_of
 from services.scheduler.fold.job_folds import OVERTAKEN, PAUSED
 from services.scheduler.fold.records import Job
 from services.scheduler.fold.state import PoolState
@@ -121,11 +121,12 @@ def _observe(plan: _Plan, state: PoolState, seen: Observed) -> None:
 def _judge_budgets(plan: _Plan, state: PoolState, now_ms: int) -> None:
     renews_at_ms = state.budgets.renews_at_ms
     if renews_at_ms is not None and renews_at_ms <= now_ms:
-        plan.decisions.append(decisions.observe(ev.BudgetsRenewed(day=day_of(now_ms))))
+        plan.decisions.append(decisions.observe(ev.BudgetsRenewed(day=day_text(now_ms // DAY_MS))))
         return
+    today = day_text(now_ms // DAY_MS)
     for tenant_id in sorted(state.exhausted - state.budgets.told.keys())[:MOST_TIMERS]:
         event = ev.TenantBudgetExhausted(
-            tenant_id=tenant_id, day=day_of(now_ms), used_gpu_seconds=state.budgets.used_ms[tenant_id] // 1000,
+            tenant_id=tenant_id, day=today, used_gpu_seconds=state.budgets.used_ms[tenant_id] // 1000,
             limit_gpu_seconds=state.tenant_rules[tenant_id].gpu_seconds_per_day or 0,
         )  # fmt: skip
         plan.decisions.append(decisions.observe(event))

@@ -2,7 +2,7 @@
 
 from contracts import events as ev
 from contracts.job import JobStatus
-from services.scheduler.fold.budgets import DAY_MS
+from contracts.times import DAY_MS
 from services.scheduler.fold.snapshot import dump, load
 from services.scheduler.verify import verify
 from tests.scheduler.world import World

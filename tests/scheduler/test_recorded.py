@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from contracts import events as ev
+from contracts.times import DAY_MS
 from contracts.wire import Entry
-from services.scheduler.fold.budgets import DAY_MS
 from services.scheduler.simulate.changes import altered
 from services.scheduler.simulate.clocked import simulate
 from services.scheduler.simulate.compared import Setting, run

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.scheduler.fold.budgets import DAY_MS
+from contracts.times import DAY_MS
 from services.scheduler.fold.limits import Limit
 from services.scheduler.fold.records import Job
 from services.scheduler.fold.state import PoolState

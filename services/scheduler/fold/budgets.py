@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
-DAY_MS = 86_400_000
+from contracts.times import DAY_MS
 
 
 @dataclass(slots=True)
@@ -42,21 +41,3 @@ class Budgets:
     def restore(self, day: int, used_ms: Mapping[str, int], told: Mapping[str, int]) -> None:
         """Take over a snapshot."""
         self.day, self.used_ms, self.told = day, dict(used_ms), dict(told)
-
-
-def day_of(at_ms: int) -> str:
-    """Return the UTC day of a time.
-
-    >>> day_of(1_764_457_203_123)
-    '2025-11-29'
-    """
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d")
-
-
-def number_of(day: str) -> int:
-    """Return the number of a UTC day since 1970.
-
-    >>> number_of("1970-01-02")
-    1
-    """
-    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp() * 1000) // DAY_MS

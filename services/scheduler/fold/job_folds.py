@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from contracts import events as ev
+from contracts.device_time import charged_ms, share_ms, taken_ms
 from contracts.events import Event
 from contracts.job import JobStatus
 from contracts.positions import entry_ms
@@ -18,7 +19,6 @@ _BY_LEADER = frozenset({OVERTAKEN, WORKER_LOST, PAUSED})
 PAUSE_MS, LONGEST_PAUSE_MS = 1_000, 60_000  # before a declined job is offered again; without it both sides would spin
 LONGEST_LOAD_MS = 900_000  # of a model; its worker gives up on it long before
 _REFUNDED = frozenset({"handed_back", "rate_limited", "lease_lost"})  # not the tenant's doing
-_FAULTS = frozenset({"worker_lost", "device_unavailable", "artifact_upload_failed"})  # nor are these
 LEAST_REFUSAL_MS, LONGEST_REFUSAL_MS = 1_000, 60_000  # a provider's "not now", whatever it says
 LONGEST_LIMIT_PAUSE_MS = 900_000
 
@@ -125,7 +125,7 @@ def _load_started(books: Books, job: Job, event: ev.ModelLoadStarted, now_ms: in
 
 
 def _load_completed(books: Books, job: Job, event: ev.ModelLoadCompleted, now_ms: int) -> None:
-    job.runs_from_ms, job.load_ms = now_ms, event.ms // job.sharers  # a batch shares it, as it shares its run
+    job.runs_from_ms, job.load_ms = now_ms, share_ms(event.ms, job.sharers)  # as it shares its run
     books.estimates.learn_load(job.model, event.ms)
     books.seating.note_loaded(job, event.evicted)
     slot = books.seating.slot(job.worker_id, job.slot)
@@ -151,8 +151,7 @@ def _lease_lost(books: Books, job: Job, event: ev.JobLeaseLost, now_ms: int) -> 
 
 
 def _attempt_failed(books: Books, job: Job, event: ev.JobAttemptFailed, now_ms: int) -> None:
-    taken_ms = now_ms - job.started_ms if event.gpu_ms is None else event.gpu_ms
-    books.settle(job, None if event.error.code in _FAULTS else taken_ms, now_ms)
+    books.settle(job, charged_ms(event, _taken_ms(job, now_ms)), now_ms)
     if event.error.exit_code is not None or event.error.signal is not None or event.error.code == "child_crashed":
         books.seating.note_gone(job)
     job.alone = job.alone or event.alone or False
@@ -177,30 +176,30 @@ def _cancel_requested(books: Books, job: Job, event: ev.JobCancelRequested, now_
 def _completed(books: Books, job: Job, event: ev.JobCompleted, now_ms: int) -> None:
     if job.device_ms is not None:  # only whole runs tell how long one takes
         books.estimates.learn_run(job.model, job.bucket, max(0, job.device_ms - job.load_ms))
-    _end(books, job, JobStatus.COMPLETED, now_ms)
+    _end(books, job, event, JobStatus.COMPLETED, now_ms)
 
 
 def _failed(books: Books, job: Job, event: ev.JobFailed, now_ms: int) -> None:
-    _end(books, job, JobStatus.FAILED, now_ms)
+    _end(books, job, event, JobStatus.FAILED, now_ms)
 
 
 def _cancelled(books: Books, job: Job, event: ev.JobCancelled, now_ms: int) -> None:
     if event.how == "killed":
         books.seating.note_gone(job)
-    _end(books, job, JobStatus.CANCELLED, now_ms)
+    _end(books, job, event, JobStatus.CANCELLED, now_ms)
 
 
 def _expired(books: Books, job: Job, event: ev.JobExpired, now_ms: int) -> None:
-    _end(books, job, JobStatus.EXPIRED, now_ms)
+    _end(books, job, event, JobStatus.EXPIRED, now_ms)
 
 
-def _end(books: Books, job: Job, status: JobStatus, now_ms: int) -> None:
-    # an attempt that ended without releasing its device is charged for its whole time, an offer for nothing
-    if job.on_device:
-        taken_ms: int | None = (now_ms - job.started_ms) // job.sharers
-    else:
-        taken_ms = job.device_ms if job.worker_id is not None else None
-    books.settle(job, taken_ms, now_ms)
+def _taken_ms(job: Job, now_ms: int) -> int:
+    return taken_ms(job.started_ms, job.device_ms, job.sharers, now_ms)
+
+
+def _end(books: Books, job: Job, event: Event, status: JobStatus, now_ms: int) -> None:
+    # an offer is charged nothing
+    books.settle(job, None if job.worker_id is None else charged_ms(event, _taken_ms(job, now_ms)), now_ms)
     books.seating.clear_decks(job)
     books.seating.leave_worker(job)
     job.status, job.ended_ms, job.ending, job.aside = status, now_ms, False, False

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from contracts import events as ev
 from contracts.events import Event, SlotInfo
 from contracts.positions import entry_ms
+from contracts.times import day_number
 from contracts.wire import Entry
 from services.scheduler.fold.books import Books, Fold
-from services.scheduler.fold.budgets import number_of
 from services.scheduler.fold.facts import Knobbed, Ruled
 from services.scheduler.fold.lines import NEVER_MS
 from services.scheduler.fold.records import Slot, Worker
@@ -108,7 +108,7 @@ def _exhausted(books: Books, entry: Entry, event: Event) -> None:
 def _renewed(books: Books, entry: Entry, event: Event) -> None:
     assert isinstance(event, ev.BudgetsRenewed)
     used = sorted(books.budgets.used_ms)
-    books.budgets.renew(number_of(event.day))
+    books.budgets.renew(day_number(event.day))
     for tenant_id in used:
         books.judge(tenant_id)
 
