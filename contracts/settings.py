@@ -169,6 +169,7 @@ class RetentionSettings(Group):
     failed_s: Seconds = 86_400.0
     idempotency_s: Positive = 86_400.0
     artifacts_s: Positive = 604_800.0
+    usage_s: Positive = 34_560_000.0  # what tenants used, by day: outlives the log and its archive
 
 
 class ObjectSettings(Group):

@@ -18,6 +18,8 @@ class WebhookAttempted(Event):
     ms: int = 0
     next_at_ms: int | None = None
     endpoint_id: str | None = None
+    tenant_id: str | None = None  # whose it is, and of which model: the job may be forgotten long before
+    model: str | None = None
 
 
 class WebhookExhausted(Event):

@@ -33,11 +33,24 @@ from contracts.store.write import KeyRing, Write, encode
 OVERDUE_MS = 60_000
 SWEEP_MOST = 500
 HOLD_MOST = 500
-SENT_FIELDS = ("try", "base", "url", "tenant", "job", "event", "message", "body", "content", "traceparent", "planned")
+SENT_FIELDS = (
+    "try",
+    "base",
+    "url",
+    "tenant",
+    "job",
+    "event",
+    "message",
+    "body",
+    "content",
+    "traceparent",
+    "planned",
+    "model",
+)
 SHOWN_FIELDS = (
     "state", "try", "base", "endpoint", "job", "event", "message", "planned", "ended", "outcome", "after",
 )  # fmt: skip
-COPIED_FIELDS = ("url", "endpoint", "tenant", "job", "event", "message", "body", "content", "traceparent")
+COPIED_FIELDS = ("url", "endpoint", "tenant", "job", "event", "message", "body", "content", "traceparent", "model")
 HELD, ENDPOINT_DELETED = "held", "endpoint_deleted"
 
 

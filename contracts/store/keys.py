@@ -99,6 +99,16 @@ def mirror(pool: str) -> str:
     return f"hr:{{{pool}}}:mirror"
 
 
+def used(pool: str) -> str:
+    """Hash: up to where of the log what tenants used is counted (`upto`), the attempts under way there, since when."""
+    return f"hr:{{{pool}}}:used"
+
+
+def used_on(pool: str, day: str) -> str:
+    """Hash: tenant and model -> what they used on a UTC day (`contracts.usage.rows`)."""
+    return f"hr:{{{pool}}}:used:{day}"
+
+
 def ended(pool: str, kind: str) -> str:
     """Zset: jobs whose last event is sealed, by when they ended; `kind` is one of `ENDED_KINDS`."""
     return f"hr:{{{pool}}}:ended:{kind}"

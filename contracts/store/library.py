@@ -22,6 +22,7 @@ VERBS = (
     "ask_task", "claim_task", "keep_task", "end_task", "page_letters", "drop_group",
     "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint", "fork",
     "rebuild", "recount",
+    "tally",
 )  # fmt: skip
 
 _REGISTER = """

@@ -34,6 +34,7 @@ from contracts.store.repairs import Repairs
 from contracts.store.resources import Resources
 from contracts.store.snapshots import Snapshots
 from contracts.store.tasks import Tasks
+from contracts.store.usage import UsageCalls
 from contracts.store.words import Word
 from contracts.store.write import KeyRing, Write, encode
 from contracts.wire import Entry
@@ -74,6 +75,7 @@ class Store:
         self.resources = Resources(self.batcher)
         self.snapshots = Snapshots(self.batcher, self.client)
         self.archive = ArchiveCalls(self.batcher, self.client)
+        self.usage = UsageCalls(self.batcher, self.client)
         self.audit = AuditReads(self.client)
         self.repairs = Repairs(self.batcher)
         self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())

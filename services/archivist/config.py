@@ -23,6 +23,7 @@ class ArchivistConfig:
     failed_ms: int = 86_400_000  # and those that did not complete
     known_for_s: int = 86_400  # how long a forgotten id stays known
     checkpoint_ms: int = 600_000
+    usage_ms: int = 400 * 86_400_000  # how long the days of usage are kept
     lease_ms: int = 10_000
 
     @property
@@ -40,6 +41,7 @@ def make_config(settings: Settings) -> ArchivistConfig:
         failed_ms=_ms(retention.failed_s),
         known_for_s=max(1, round(retention.idempotency_s)),
         checkpoint_ms=_ms(archive.checkpoint_s),
+        usage_ms=_ms(retention.usage_s),
     )
 
 

@@ -10,10 +10,10 @@ import random
 import secrets
 from collections.abc import Sequence
 
-from contracts.archive import Archive, seal
+from contracts.archive import Archive, Gone, seal
 from contracts.archive.checkpoints import SECRET, SUBJECT, Signer
 from contracts.archive.names import SegmentName
-from contracts.errors import ConfigError, HeadraceError
+from contracts.errors import ConfigError, Corrupt, HeadraceError
 from contracts.ids import mint_token
 from contracts.positions import before, entry_key
 from contracts.store import Store, keys
@@ -26,6 +26,7 @@ from contracts.telemetry import Logger
 from services.archivist import adopting, checkpoints, sealing
 from services.archivist.config import ArchivistConfig
 from services.archivist.forgetting import forgettable
+from services.archivist.usage import UsageKeeper
 
 MOST_FORGOTTEN = 100  # in one call
 ELSEWHERE = (
@@ -51,6 +52,7 @@ class PoolArchivist:
         self._log = log.bind(pool=pool)
         self._reader = RecordReader(store.channel())
         self._token = mint_token(random.SystemRandom().getrandbits(80))
+        self._usage = UsageKeeper(store, archive, pool, config.usage_ms)
         self._manifest: Manifest | None = None  # of this term, once what was found is adopted
         self._now_ms = 0
         self._seen: Record | None = None  # the newest entry that waited at the last look
@@ -77,6 +79,7 @@ class PoolArchivist:
             await self._do_what_is_due()
         except BaseException:
             self._manifest = None
+            self._usage.begin_again()
             raise
 
     async def _do_what_is_due(self) -> None:
@@ -86,12 +89,14 @@ class PoolArchivist:
         if begins:
             self._log.info("archive_taken", upto=self._of.upto, count=self._of.count)
             await self._adopt()
+            await self._count_backlog()
         for _ in range(MOST_ROUNDS):
             if not await self._seal_next():
                 break
         if self._pool != keys.SYSTEM:  # every process folds all of that log when it starts
             await self._trim()
             await self._forget()
+            await self._usage.drop_old(self._now_ms)
         await self._sign()
 
     async def _seal_next(self) -> bool:
@@ -108,6 +113,7 @@ class PoolArchivist:
         await self._archive.run(self._archive.shelf.put, segment, packed)
         await self._keep_bodies(segment.name, records)
         await self._say(records, segment.after.hex())
+        await self._usage.count(self._token, records)
         return True
 
     async def _keep_bodies(self, name: SegmentName, records: Sequence[Record]) -> None:
@@ -125,6 +131,16 @@ class PoolArchivist:
         if not reply.applied or not await self._lead():
             raise TakenOver(self._pool)
         self._log.info("segment_sealed", upto=upto, entries_count=len(records))
+
+    async def _count_backlog(self) -> None:
+        """Count what was sealed and not counted yet; a segment that cannot be read must not keep the log from being."""
+        if self._pool == keys.SYSTEM:
+            return
+        try:
+            await self._usage.catch_up(self._token, self._of.upto)
+        except (Corrupt, Gone) as error:
+            self._usage.begin_again()
+            self._log.error("usage_not_counted", reason=str(error))
 
     async def _trim(self) -> None:
         for _ in range(MOST_ROUNDS):

@@ -15,7 +15,11 @@ from contracts.positions import entry_key
 from contracts.store import Store, Word, keys
 from contracts.store.jobs import Limits
 from contracts.store.log import GroupReader
+from contracts.store.usage import Look
 from contracts.store.write import JobGuard, Write
+from contracts.usage.fold import fold_all
+from contracts.usage.rows import Key, Row
+from contracts.wire import Entry
 from services.archivist.config import ArchivistConfig, Pace
 from services.archivist.pool import PoolArchivist
 
@@ -79,6 +83,7 @@ class Pool:
             calls = ("seal", "trim", "forget", "bodies", "checkpoint")
             store = Failing(self.store, gate, ())
             store.__dict__["archive"] = Failing(self.store.archive, gate, calls)
+            store.__dict__["usage"] = Failing(self.store.usage, gate, ("tally",))
             objects = Failing(self.objects, gate, ("put_file",))
         return PoolArchivist(store, Archive(self.store, objects), "here", POOL, config, structlog.get_logger())
 
@@ -93,6 +98,21 @@ class Pool:
     async def cancel(self, job_id: str) -> None:
         write = Write(job_id, (ev.JobCancelled(how="queued"),), guard=JobGuard(), closes_for=TENANT)
         assert (await self.store.jobs.append(POOL, write, f"c{job_id}")).applied
+
+    async def run(self, job_id: str, gpu_ms: int) -> None:
+        """Run a job to its end."""
+        started = ev.JobStarted(worker_id="w", offer_id="o", slot=0, device="d", attempt=1)
+        events = (started, ev.JobDeviceReleased(gpu_ms=gpu_ms), ev.JobCompleted())
+        write = Write(job_id, events, guard=JobGuard(), closes_for=TENANT)
+        assert (await self.store.jobs.append(POOL, write, f"r{job_id}")).applied
+
+    async def used(self) -> tuple[Look, dict[Key, Row]]:
+        """What is counted, and what archive and log say up to there."""
+        look = await self.store.usage.look_at_all(POOL)
+        upto = entry_key(look.counted.upto)
+        records = [each async for batch in self.archive.read(POOL, None) for each in batch]
+        entries = [each.entry() for each in records if entry_key(each.position) <= upto]
+        return look, fold_all([entry for entry in entries if isinstance(entry, Entry)]).rows
 
     async def look(self) -> None:
         """Note what the log holds now."""

@@ -7,6 +7,7 @@ import pytest
 from contracts.archive import START_DIGEST, Record, seal
 from contracts.positions import entry_key
 from contracts.store import Store, keys
+from contracts.usage.rows import CREATED
 from services.archivist.config import Pace
 from services.archivist.pool import TakenOver
 from tests.archivist.rig import AT_ONCE, POOL, Pool
@@ -70,6 +71,9 @@ async def test_a_log_that_lost_its_end_sets_what_it_lost_aside(store: Store, poo
     assert subjects[-2:] == again
     assert not set(subjects) & set(lost)
     assert [name.epoch for name in await pool.archive.segments(POOL)] == [1, 2]
+    look, folded = await pool.used()
+    assert look.rows == folded
+    assert sum(row[CREATED] for row in folded.values()) == 3 + 2  # not those that the log lost
 
 
 async def test_an_ordinary_restart_is_no_fork(store: Store, pool: Pool) -> None:

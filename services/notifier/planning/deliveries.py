@@ -147,6 +147,7 @@ class _Teller:
         state = self._story.newest
         fields = {
             "event": entry.type,
+            "model": state.model,
             "message": ids.event_id(state.id, entry.sequence),
             "body": self._write(entry, target.format),
         } | content_of(target.format)

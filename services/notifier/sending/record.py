@@ -61,6 +61,7 @@ class StoredDelivery:
     body: bytes = field(repr=False)
     traceparent: str | None = None
     content_type: str = "application/json"
+    model: str | None = None  # of its job
 
     def post(self, target: Target, timestamp_s: int) -> Post:
         """Return the attempt; every try sends the same id and bytes with a time and a signature of its own."""
@@ -97,6 +98,7 @@ def read_delivery(claimed: Claimed) -> StoredDelivery:
             body=fields["body"].encode(),
             traceparent=fields.get("traceparent"),
             content_type=fields.get("content", "application/json"),
+            model=fields.get("model"),
         )
     except (KeyError, ValueError) as error:
         # Not the error itself: it may quote what is in there.
@@ -154,6 +156,8 @@ def attempt_events(
         ms=report.elapsed_ms,
         next_at_ms=verdict.at_ms if isinstance(verdict, RetryAt) else None,
         endpoint_id=endpoint_id,
+        tenant_id=delivery.tenant_id,
+        model=delivery.model,
     )
     if not isinstance(verdict, Exhausted | EndpointGone):
         return (attempted,)

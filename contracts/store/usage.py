@@ -1,0 +1,128 @@
+"""What tenants used, as the archivist has counted it: rows by day, and up to where of the log they are counted.
+
+Promises: rows and position move in one call, fenced by the archivist's token and by the position it saw, so that each
+entry of the log counts once; what one look returns was all true at the position it names.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from redis.asyncio import Redis
+from redis.exceptions import ResponseError
+
+from contracts.errors import StoreUnavailable
+from contracts.positions import START, entry_ms
+from contracts.store import keys, replies
+from contracts.store.batcher import Batcher
+from contracts.store.clients import LOST, as_text
+from contracts.store.write import KeyRing
+from contracts.times import DAY_MS, day_text
+from contracts.usage.rows import Key, Row, key_of, read_row, write_row
+
+MOST_FIELDS = 1_000_000  # of one day, looked through at once for one tenant
+
+
+class Counted(NamedTuple):
+    """Up to where it is counted. `flights`: the attempts under way there, as `contracts.usage.fold` writes them.
+
+    `since`: of what came before it in the log, nothing was counted. `first`: the first day that is kept.
+    """
+
+    upto: str = START
+    flights: str = ""
+    since: str = START
+    first: int = 0
+
+    @property
+    def days(self) -> range:
+        """The days that may have rows."""
+        return range(max(self.first, entry_ms(self.since) // DAY_MS), entry_ms(self.upto) // DAY_MS + 1)
+
+
+class Look(NamedTuple):
+    """Rows at `counted.upto`, and the server's time at that moment."""
+
+    counted: Counted
+    rows: dict[Key, Row]
+    now_ms: int
+
+
+class UsageCalls:
+    """Calls of the archivist, and reading what it counted."""
+
+    def __init__(self, batcher: Batcher, client: Redis) -> None:
+        self._call, self._client = batcher.call, client
+
+    async def look_at_all(self, pool: str) -> Look:
+        """Return all rows there are. Raises StoreUnavailable."""
+        days = (await self.look(pool, ())).counted.days
+        # A segment's last entries may begin a day between the two.
+        return await self.look(pool, range(days.start, days.stop + 1))
+
+    async def look(self, pool: str, days: Sequence[int], tenant_id: str | None = None) -> Look:
+        """Return the rows of these days, of one tenant or of all. Raises StoreUnavailable."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.time()
+        pipe.hgetall(keys.used(pool))
+        for day in days:
+            key = keys.used_on(pool, day_text(day))
+            if tenant_id is None:
+                pipe.hgetall(key)
+            else:
+                pipe.hscan(key, match=f"{tenant_id} *", count=MOST_FIELDS)
+        try:
+            (seconds, micros), raw, *found = await pipe.execute()
+        except (*LOST, ResponseError) as error:
+            raise StoreUnavailable(str(error)) from error
+        rows = {
+            key_of(day, as_text(field)): read_row(as_text(text))
+            for day, fields in zip(days, found, strict=True)
+            for field, text in (fields if tenant_id is None else fields[1]).items()
+        }
+        return Look(_counted(raw), rows, int(seconds) * 1000 + int(micros) // 1000)
+
+    async def tally(
+        self, pool: str, token: str, seen: str, upto: str, flights: str, rows: Mapping[Key, Row],
+        begun: Mapping[str, str],
+    ) -> replies.Reply:  # fmt: skip
+        """Add rows to those that are counted up to `seen`; `begun` may set `since`."""
+        return await self._send(pool, token, seen, upto, flights, {key: write_row(rows[key]) for key in rows}, begun)
+
+    async def mend(self, pool: str, upto: str, flights: str, rows: Mapping[Key, Row | None]) -> replies.Reply:
+        """Set rows to what the log says, None removes one; CONFLICT when it is counted further than `upto` by now."""
+        texts = {key: "" if row is None else write_row(row) for key, row in rows.items()}
+        return await self._send(pool, "", upto, upto, flights, texts, {})
+
+    async def forget_all(self, pool: str, look: Look) -> replies.Reply:
+        """Count nothing any more, so that the archivist counts from the beginning; CONFLICT as `mend`."""
+        texts = dict.fromkeys(look.rows, "")
+        return await self._send(pool, "", look.counted.upto, START, "", texts, {"since": START})
+
+    async def drop(self, pool: str, first: int, days: Sequence[int]) -> None:
+        """Drop days that are kept no longer; `first` is the first that is. Raises StoreUnavailable."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.hset(keys.used(pool), "first", str(first))
+        if days:
+            pipe.delete(*(keys.used_on(pool, day_text(day)) for day in days))
+        try:
+            await pipe.execute()
+        except (*LOST, ResponseError) as error:
+            raise StoreUnavailable(str(error)) from error
+
+    async def _send(
+        self, pool: str, token: str, seen: str, upto: str, flights: str, rows: Mapping[Key, str],
+        begun: Mapping[str, str],
+    ) -> replies.Reply:  # fmt: skip
+        ring = KeyRing(pool, [keys.archive(pool), keys.used(pool)])
+        listed = [[ring.index(keys.used_on(pool, day_text(key.day))), key.field, text] for key, text in rows.items()]
+        more = [text for pair in begun.items() for text in pair]
+        args = [token, seen, upto, flights, orjson.dumps(listed), *more]
+        return replies.reply(await self._call("tally", ring.keys, args))
+
+
+def _counted(raw: Mapping[Any, Any]) -> Counted:
+    fields = {as_text(name): as_text(value) for name, value in raw.items()}
+    return Counted(
+        fields.get("upto", START), fields.get("flights", ""), fields.get("since", START), int(fields.get("first", 0))
+    )  # fmt: skip

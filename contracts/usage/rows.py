@@ -1,0 +1,72 @@
+"""What is counted for a tenant, a model and a day, and how such a row is written. Pure.
+
+All numbers are whole: milliseconds, bytes, counts. A row is stored as its numbers in the order of `METRICS` with a
+space between; a metric that comes later is added at the end, and is 0 in rows that were written before.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+METRICS = (
+    "jobsCreated", "jobsCompleted", "jobsFailed", "jobsCancelled", "jobsExpired", "gpuMs", "loadMs",
+    "artifactBytes", "deliveries", "deliveryAttempts",
+)  # fmt: skip
+(
+    CREATED, COMPLETED, FAILED, CANCELLED, EXPIRED, GPU_MS, LOAD_MS, ARTIFACT_BYTES, DELIVERIES, DELIVERY_ATTEMPTS,
+) = range(len(METRICS))  # fmt: skip
+
+Row = list[int]
+
+
+class Key(NamedTuple):
+    """What a row is of. `day`: days since 1970, UTC."""
+
+    day: int
+    tenant_id: str
+    model: str  # name@version; "" of what belongs to no job
+
+    @property
+    def field(self) -> str:
+        """Return the name of the row among those of its day; no tenant's id has a space."""
+        return f"{self.tenant_id} {self.model}"
+
+
+def key_of(day: int, field: str) -> Key:
+    """Read a key back.
+
+    >>> key_of(1, "t_a echo@1")
+    Key(day=1, tenant_id='t_a', model='echo@1')
+    """
+    tenant_id, _, model = field.partition(" ")
+    return Key(day, tenant_id, model)
+
+
+def empty() -> Row:
+    """Return a row of nothing."""
+    return [0] * len(METRICS)
+
+
+def write_row(row: Sequence[int]) -> str:
+    """Write a row.
+
+    >>> write_row([1, 0, 3])
+    '1 0 3'
+    """
+    return " ".join(map(str, row))
+
+
+def read_row(text: str) -> Row:
+    """Read a row; of a newer version's, what this one knows. Raises ValueError.
+
+    >>> read_row("1 2")
+    [1, 2, 0, 0, 0, 0, 0, 0, 0, 0]
+    """
+    row = [int(number) for number in text.split(" ")][: len(METRICS)]
+    return row + [0] * (len(METRICS) - len(row))
+
+
+def add(total: Row, rows: Iterable[Sequence[int]]) -> None:
+    """Add rows to `total`."""
+    for row in rows:
+        for place, number in enumerate(row):
+            total[place] += number
