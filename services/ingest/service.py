@@ -63,6 +63,7 @@ from services.ingest.handlers.state import StateHandler
 from services.ingest.handlers.submissions import Submissions
 from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.uploads import UploadHandlers
+from services.ingest.handlers.usage import UsageHandler
 from services.ingest.handlers.webhook_keys import WebhookKeysHandler
 from services.ingest.handlers.worker_commands import WorkerCommandHandlers
 from services.ingest.handlers.workers import WorkerHandlers
@@ -87,6 +88,7 @@ from services.ingest.table import (
     scheduling_routes,
     submit_routes,
     upload_routes,
+    usage_routes,
     worker_routes,
 )
 from services.ingest.views.openapi import openapi
@@ -117,7 +119,7 @@ class IngestService:
     def __init__(self, settings: Settings) -> None:
         # One try each: a caller waits two seconds at most, and knows how to repeat.
         store = Store(settings.redis.url, retries=0)
-        archive = open_archive(store, settings)
+        archive = self._archive = open_archive(store, settings)
         readiness = Readiness(
             clock=time.monotonic,
             wall_ms=wall_ms,
@@ -216,6 +218,7 @@ class IngestService:
             *dead_letter_routes(DeadLetterHandlers(context, reader)),
             *event_routes(EventHandlers(self.events), ExportHandler(self.events), StateHandler(context, self.events)),
             *retry_routes(RetryHandler(context, reader, self.events)),
+            *usage_routes(UsageHandler(context, self._archive)),
             *document_routes(DocumentHandlers(info, _version())),
             *info_routes(info, LimitsHandler(context)),
         )

@@ -18,6 +18,7 @@ from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.submit import SubmitHandler
 from services.ingest.handlers.uploads import UploadHandlers
+from services.ingest.handlers.usage import UsageHandler
 from services.ingest.handlers.worker_commands import WorkerCommandHandlers
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.routes import Parameter, Route
@@ -286,6 +287,26 @@ def scheduling_routes(pools: PoolHandlers, pauses: PauseHandlers) -> tuple[Route
               body=Because, reply=about.PausedModel, problems=("model_not_found", "version_mismatch")),
         Route("POST", model + "/resume", pauses.resume_model, "Serve a model again.", "admin",
               body=Because, reply=about.PausedModel, problems=("model_not_found", "version_mismatch")),
+    )  # fmt: skip
+
+
+def usage_routes(usage: UsageHandler) -> tuple[Route, ...]:
+    """Return the routes that say what was used."""
+    asked = (
+        Parameter("from", "First UTC day, such as 2026-11-01; 30 days before `to` without it."),
+        Parameter("to", "The UTC day after the last; tomorrow without it."),
+        Parameter("groupBy", "Which of day, tenantId, model, pool tell lines apart, with commas between."),
+        Parameter("model", "Only this model: `name`, or `name@version`."),
+        Parameter("format", "`csv` for CSV; so does `Accept: text/csv`."),
+        *_PAGED,
+    )
+    wrong, replies = ("bad_parameter", "bad_cursor"), ((200, "A line for each group, or CSV with a header."),)
+    return (
+        Route("GET", "/v1/usage", usage.usage, "Show what I used: device time, files, jobs, deliveries.", "jobs:read",
+              reply=about.UsagePage, replies=replies, problems=wrong, parameters=asked),
+        Route("GET", "/admin/v1/usage", usage.admin_usage, "Show what all tenants used.", "admin",
+              reply=about.UsagePage, replies=replies, problems=wrong,
+              parameters=(Parameter("tenantId", "Only this tenant."), *asked)),
     )  # fmt: skip
 
 

@@ -17,9 +17,11 @@ def json_answer(body: object, status: int = 200, headers: Mapping[str, str] | No
     return web.Response(status=status, body=orjson.dumps(body), headers=fields)
 
 
-def page_answer(request: web.Request, items: list[object], next_cursor: str | None) -> web.Response:
-    """Answer with one page of a list; the `Link` header leads to the next."""
-    body = {"data": items, "hasMore": next_cursor is not None, "nextCursor": next_cursor}
+def page_answer(
+    request: web.Request, items: list[object], next_cursor: str | None, about: Mapping[str, object] | None = None
+) -> web.Response:
+    """Answer with one page of a list, and what there is to say `about` it; the `Link` header leads to the next."""
+    body = {"data": items, "hasMore": next_cursor is not None, "nextCursor": next_cursor, **(about or {})}
     if next_cursor is None:
         return json_answer(body)
     following = request.rel_url.update_query({"cursor": next_cursor})
@@ -33,9 +35,9 @@ def check_query(request: web.Request, allowed: frozenset[str], prefix: str = "")
             raise Problem("bad_parameter", f"There is no parameter {name[:64]!r} here")
 
 
-def read_limit(request: web.Request, largest: int = MAX_LIMIT) -> int:
-    """Return `?limit=`. Raises Problem `bad_parameter`."""
-    return read_whole(request, "limit", 1, largest) or min(DEFAULT_LIMIT, largest)
+def read_limit(request: web.Request, largest: int = MAX_LIMIT, usual: int | None = None) -> int:
+    """Return `?limit=`, else the `usual` one. Raises Problem `bad_parameter`."""
+    return read_whole(request, "limit", 1, largest) or usual or min(DEFAULT_LIMIT, largest)
 
 
 def read_whole(request: web.Request, name: str, least: int, most: int) -> int | None:

@@ -204,3 +204,31 @@ class ReadyVerdict(Shape):
     reason: str
     age_seconds: float
     checks: dict[str, Anything]
+
+
+class UsageLine(Shape):
+    """What was used: counts, milliseconds, bytes. Of day, tenantId, model and pool it has those it is grouped by."""
+
+    day: str | None = None
+    tenant_id: str | None = None
+    model: str | None = None
+    pool: str | None = None
+    jobs_created: int
+    jobs_completed: int
+    jobs_failed: int
+    jobs_cancelled: int
+    jobs_expired: int
+    gpu_ms: int
+    load_ms: int
+    artifact_bytes: int
+    deliveries: int
+    delivery_attempts: int
+    final: bool
+
+
+class UsagePage(Page):
+    """Exact as of `asOf`; of what came before `since` nothing is known, null: all is."""
+
+    data: list[UsageLine]
+    as_of: str
+    since: str | None
