@@ -29,6 +29,8 @@ _ENDPOINT = re.compile(r"wh_[0-9a-hjkmnp-tv-z]{26}")
 _TENANT = re.compile(r"t_[a-z0-9][a-z0-9_-]{0,47}")
 _POOL = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
+SYSTEM_CODE = "00"  # in place of a pool's, for the log of the configuration: no pool has it
+
 
 class BadId(ValueError):
     """The text is not an id of the expected kind."""

@@ -1,4 +1,5 @@
-"""`headrace audit`: is the live state what the log says, and is the log what was signed? Reads the store directly.
+"""`headrace audit`: is the live state what the log says, and is the log what was signed? Reads the store directly,
+but for `actions`.
 
 The exit code is 0 when all is right, 1 when something is not. Written is what came of it, and by a repair what it is
 told to. `POST /v1/audit/verify` runs this program, too, so both tell the same.
@@ -23,6 +24,7 @@ from contracts.positions import BadPosition, entry_key, parse_position
 from contracts.settings import Settings, load_settings
 from contracts.store import Store, keys
 from contracts.tenant import Configuration
+from headrace.audit_actions import actions
 from headrace.client import JsonObject
 from headrace.command import Output, Reason, exit_for_error
 from headrace.exits import Exit
@@ -34,6 +36,8 @@ from services.scheduler.audit import SnapshotAudit
 T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True, help="Is the live state the truth, and was the log altered?")
 Pool = Annotated[str | None, typer.Option(help="Name of the pool.", show_default="all, and the configuration")]
+
+app.command(name="actions")(actions)
 
 
 @dataclass(frozen=True, slots=True)

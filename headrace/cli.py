@@ -19,6 +19,7 @@ COMMANDS = {
     "audit": "headrace.audit:app",
     "dlq": "headrace.operators.dlq:app",
     "consumers": "headrace.operators.consumers:app",
+    "usage": "headrace.usage:usage",
     "vram": "headrace.vram.command:app",
     "up": "headrace.up:up",
     "demo": "headrace.demo:demo",

@@ -136,20 +136,22 @@ class Client:
         """Change, once."""
         return await self._once("PATCH", path, json=json, params=params, headers=headers)
 
-    async def delete(self, path: str) -> Answer:
+    async def delete(self, path: str, params: Sequence[tuple[str, str]] | None = None) -> Answer:
         """Remove, once."""
-        return await self._once("DELETE", path)
+        return await self._once("DELETE", path, params=params)
 
-    async def pages(self, path: str, params: Sequence[tuple[str, str]], limit: int) -> JsonObject:
+    async def pages(
+        self, path: str, params: Sequence[tuple[str, str]], limit: int, page_items: int = 100
+    ) -> JsonObject:  # fmt: skip
         """Read a list of up to `limit` items; several requests when the server's pages are smaller."""
         items: list[JsonObject] = []
         page: JsonObject = {"hasMore": True, "nextCursor": None}
         while page["hasMore"] and len(items) < limit:
             cursor = [("cursor", str(page["nextCursor"]))] if page["nextCursor"] else []
-            wanted = [*params, *cursor, ("limit", str(min(100, limit - len(items))))]
+            wanted = [*params, *cursor, ("limit", str(min(page_items, limit - len(items))))]
             page = (await self.get(path, wanted)).body
             items += page["data"]
-        return {"data": items, "hasMore": page["hasMore"], "nextCursor": page.get("nextCursor")}
+        return page | {"data": items}
 
     async def lines(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[str]:
         """Yield the lines of an answer as they come; none for 204. Raises Unreachable when it breaks off."""

@@ -52,11 +52,13 @@ def list_(
 def revoke(
     tenant_id: Tenant,
     key_id: Annotated[str, typer.Argument(help="Id of the key.")],
+    reason: Reason = "",
     output: Output = Format.TABLE,
     url: Url = None,
     key_file: KeyFile = None,
 ) -> None:
     """Make a key useless at once."""
     path = f"/admin/v1/tenants/{path_segment(tenant_id)}/keys/{path_segment(key_id)}"
-    call(lambda client: client.delete(path), url, key_file, output, ADMIN)
+    because = [("reason", reason)] if reason else []
+    call(lambda client: client.delete(path, because), url, key_file, output, ADMIN)
     show_one({"id": key_id, "revoked": True}, output)

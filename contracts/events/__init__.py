@@ -82,7 +82,7 @@ from contracts.events.milestones import (
     ThumbnailReady,
 )
 from contracts.events.operators import ConsumerDropped, DeadLettersRequested, DeadLettersStopped
-from contracts.events.root import ArtifactRef, ErrorFacts, Event, Part, SlotInfo, Timings
+from contracts.events.root import Acted, ArtifactRef, ErrorFacts, Event, Part, SlotInfo, Timings
 from contracts.events.webhooks import WebhookAttempted, WebhookExhausted
 from contracts.events.workers import (
     BudgetsRenewed,
@@ -113,6 +113,7 @@ __all__ = [
     "MILESTONES",
     "OPERATIONAL_EVENTS",
     "WEBHOOK_EVENTS",
+    "Acted",
     "ArtifactRef",
     "ArtifactUploadStarted",
     "ArtifactUploaded",

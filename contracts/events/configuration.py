@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from contracts.events.root import Event, Part
+from contracts.events.root import Acted, Event, Part
 
 Tier = Literal["free", "standard", "enterprise"]
 
@@ -18,7 +18,7 @@ class TenantLimits(Part):
     gpu_seconds_per_day: int | None = None
 
 
-class _Decided(Event):
+class _Decided(Acted):
     """Somebody decided it. The first among the bases, so that its fields are the last on the wire."""
 
     reason: str = ""
@@ -56,7 +56,7 @@ class TenantUpdated(_Decided, _TenantAsItIs):
     TYPE: ClassVar[str] = "tenant.updated"
 
 
-class KeyCreated(Event):
+class KeyCreated(Acted):
     """admin: an API key; only its SHA-256 is stored."""
 
     TYPE: ClassVar[str] = "key.created"
@@ -68,7 +68,7 @@ class KeyCreated(Event):
     by: str = ""
 
 
-class KeyRevoked(Event):
+class KeyRevoked(Acted):
     """admin: the key stops working."""
 
     TYPE: ClassVar[str] = "key.revoked"
@@ -97,7 +97,7 @@ class PolicyFacts(Part):
     deck_lead_s: float | None = None
 
 
-class PolicyChanged(Event):
+class PolicyChanged(Acted):
     """admin: these knobs of the pool's policy differ from the settings from now on."""
 
     TYPE: ClassVar[str] = "policy.changed"

@@ -4,7 +4,7 @@ lie in the kept secret of the endpoint (`contracts.endpoints`): any of them may 
 
 from typing import ClassVar, Literal
 
-from contracts.events.root import Event
+from contracts.events.root import Acted, Event
 
 WebhookFormat = Literal["standard", "flat", "cloudevents"]
 Ordering = Literal["best-effort", "strict"]
@@ -101,7 +101,7 @@ class EndpointFailing(_OfEndpoint):
     status: int | None = None
 
 
-class RedeliveryRequested(Event):
+class RedeliveryRequested(Acted):
     """ingest: somebody wants deliveries sent again: one, those of an endpoint that failed, or all from the log."""
 
     TYPE: ClassVar[str] = "webhook.redelivery_requested"
@@ -115,7 +115,7 @@ class RedeliveryRequested(Event):
     by: str = ""
 
 
-class TenantWebhookSecretRotated(Event):
+class TenantWebhookSecretRotated(Acted):
     """admin: a new secret signs the webhooks of the tenant's jobs; the one before signs, too, until then."""
 
     TYPE: ClassVar[str] = "tenant.webhook_secret_rotated"

@@ -20,6 +20,16 @@ class Event(BaseModel):
         return self.__pydantic_serializer__.to_json(self, by_alias=True, exclude_none=True).decode()
 
 
+class Acted(Event):
+    """Base of what somebody with the admin key does: beside `reason` and `by`, from which address and with what.
+
+    The address is that of the connection, so a proxy's where there is one; the client is what it says itself.
+    """
+
+    ip: str | None = None
+    user_agent: str | None = None
+
+
 class Part(BaseModel):
     """Base of values inside events."""
 

@@ -3,7 +3,7 @@
 from typing import ClassVar, Literal, TypeAlias
 
 from contracts.events.configuration import PolicyFacts, Tier
-from contracts.events.root import Event, Part, SlotInfo
+from contracts.events.root import Acted, Event, Part, SlotInfo
 
 WorkerCommand: TypeAlias = Literal["drain", "undrain", "load_model", "evict_model"]
 
@@ -38,7 +38,7 @@ class WorkerDeckFreed(Event):
     job_id: str
 
 
-class WorkerCommanded(Event):
+class WorkerCommanded(Acted):
     """ingest: an operator asked something of the worker, which does it when it reads of it."""
 
     TYPE: ClassVar[str] = "worker.commanded"

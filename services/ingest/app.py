@@ -4,6 +4,7 @@ Composition only: what a route does is in the handler files, what it may refuse 
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import cast
 
@@ -16,10 +17,12 @@ from services.ingest.edge.body import check_size
 from services.ingest.edge.middleware import EdgeState, Handler, answering
 from services.ingest.edge.problems import Problem
 from services.ingest.routes import Authenticate, KeyedHandler, OpenHandler, Route
+from services.ingest.tenancy import Caller
 
 log: Logger = structlog.get_logger(service="ingest")
 
 EDGE: web.AppKey[EdgeState] = web.AppKey("edge", EdgeState)
+MOST_LETTERS = 200  # of a User-Agent
 ROUTES: web.AppKey[tuple[Route, ...]] = web.AppKey("routes", tuple)
 
 
@@ -55,14 +58,21 @@ def _guarded(route: Route, authenticate: Authenticate) -> Handler:
         return cast(OpenHandler, route.handler)
     handler = cast(KeyedHandler, route.handler)
     scope, identify = route.scope, route.authenticate or authenticate
+    is_action = scope == "admin" and route.method != "GET"
 
     async def keyed(request: web.Request) -> web.StreamResponse:
         caller = await identify(request)
         if route.or_scope not in caller.scopes:
             caller.require(scope)
-        return await handler(request, caller)
+        return await handler(request, _seen(request, caller) if is_action else caller)
 
     return keyed
+
+
+def _seen(request: web.Request, caller: Caller) -> Caller:
+    """Note from where somebody acts; what a client says of itself is text of the caller."""
+    said = "".join(letter for letter in request.headers.get("User-Agent", "") if letter.isprintable())
+    return replace(caller, ip=request.remote, user_agent=said[:MOST_LETTERS] or None)
 
 
 def _expecting(edge: EdgeState, max_body_bytes: int) -> Callable[[web.Request], Awaitable[web.StreamResponse | None]]:

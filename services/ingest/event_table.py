@@ -1,6 +1,7 @@
 """The rows of the route table about the event log."""
 
 from contracts.replay_api import ReplayCreate
+from services.ingest.handlers.actions import ActionHandler
 from services.ingest.handlers.documents import DocumentHandlers
 from services.ingest.handlers.event_export import ExportHandler
 from services.ingest.handlers.events import EventHandlers
@@ -58,6 +59,23 @@ def event_routes(events: EventHandlers, export: ExportHandler, state: StateHandl
               )),
         Route("GET", "/admin/v1/events", events.admin_list_events, "List events of all tenants, workers and pools.",
               "admin", reply=schemas.EventPage, problems=_WRONG, parameters=(*EVENT_FILTERS, *_OF_OPERATORS, *_PAGED)),
+    )  # fmt: skip
+
+
+def action_routes(actions: ActionHandler) -> tuple[Route, ...]:
+    """Return the route that says what operators did."""
+    return (
+        Route("GET", "/v1/audit/actions", actions.list_actions, "List what was done with the admin key.", "audit:read",
+              reply=schemas.ActionPage, problems=("bad_cursor", "bad_parameter"),
+              parameters=(
+                  Parameter("actor", "Only by this key, or by `operator`."),
+                  Parameter("type", "Only these types of events, with commas between."),
+                  Parameter("tenantId", "Only what concerned this tenant; a tenant sees its own in any case."),
+                  Parameter("from", "RFC 3339, included."),
+                  Parameter("to", "RFC 3339, not included."),
+                  Parameter("order", "`desc` (the default) or `asc`."),
+                  *(each for each in _PAGED if each.name != "order"),
+              )),
     )  # fmt: skip
 
 

@@ -30,8 +30,10 @@ from services.ingest.dead_letters.worker import LetterWorker
 from services.ingest.edge.body import BodyLimits
 from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
-from services.ingest.event_table import document_routes, event_routes, replay_routes, retry_routes
+from services.ingest.event_table import action_routes, document_routes, event_routes, replay_routes, retry_routes
+from services.ingest.events.actions import ActionReader
 from services.ingest.events.finding import EventReader
+from services.ingest.handlers.actions import ActionHandler
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.admin_webhooks import AdminWebhookHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
@@ -219,6 +221,7 @@ class IngestService:
             *event_routes(EventHandlers(self.events), ExportHandler(self.events), StateHandler(context, self.events)),
             *retry_routes(RetryHandler(context, reader, self.events)),
             *usage_routes(UsageHandler(context, self._archive)),
+            *action_routes(ActionHandler(ActionReader(context, self._archive, self.events))),
             *document_routes(DocumentHandlers(info, _version())),
             *info_routes(info, LimitsHandler(context)),
         )

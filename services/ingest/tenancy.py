@@ -6,6 +6,7 @@ of the store opens nothing; `admin` implies no job scope.
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 from contracts.events import Tier
 from services.ingest.edge.problems import Problem
@@ -25,6 +26,13 @@ class Caller:
     until_ms: int | None = None
     job_ids: frozenset[str] = frozenset()  # these jobs only, if any
     user_id: str | None = None  # jobs of this end user only
+    # Of somebody who writes with the scope `admin`:
+    ip: str | None = None
+    user_agent: str | None = None
+
+    def signed(self, reason: str) -> dict[str, Any]:
+        """Return who does it and why, as every event of the administration says it (`contracts.events.Acted`)."""
+        return {"reason": reason, "by": self.key_id, "ip": self.ip, "user_agent": self.user_agent}
 
     def require(self, scope: str) -> None:
         """Raise Problem `missing_scope` unless the key has `scope`."""

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from contracts.errors import StoreUnavailable
+from contracts.ids import SYSTEM_CODE
 from contracts.store import Store, keys
 from contracts.store.log import pause
 from contracts.telemetry import Logger
@@ -26,7 +27,7 @@ from contracts.webhook_keys import KEY_ROOT
 from services.notifier.backfilling import Backfiller
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
-from services.notifier.planning.notices import SYSTEM_CODE, Source
+from services.notifier.planning.notices import Source
 from services.notifier.sending.courier import Courier
 
 if TYPE_CHECKING:

@@ -39,6 +39,10 @@ def test_a_job_is_submitted_watched_read_and_listed(up: Up) -> None:
     assert [job["id"] for job in listed["data"]] == [job_id]
     assert headrace(up, "jobs", "list", "-o", "ndjson").lines[0]["object"] == "job"
     assert job_id in new_headrace(up, "jobs", "list").out
+    used = headrace(up, "usage", "-o", "json").json["data"]
+    assert [line["jobsCompleted"] > 0 for line in used if line["model"] == "echo@1"] == [True]
+    assert headrace(up, "usage", "--csv").out.splitlines()[0].startswith("day,model,jobsCreated,")
+    assert "t_default" in headrace(up, "usage", "--all", "--group-by", "tenantId").out
     assert new_headrace(up, "jobs", "get", "job_00000000000000000000000000aa").exit_code == 3
 
 
@@ -164,6 +168,9 @@ def test_the_policy_is_shown_and_changed_with_a_reason(up: Up) -> None:
     reset = headrace(up, "policy", "set", "--reset", "tierWeights", "--reset", "leadSeconds", "--hold", "-o", "json")
     assert reset.json["changed"] == ["hold"]
     assert headrace(up, "policy", "get", "--pool", "default", "-o", "json").json == reset.json
+    told = headrace(up, "audit", "actions", "--type", "policy.changed", "--oldest-first", "-o", "json").json["data"]
+    assert [(each["reason"], each["actor"]) for each in told][:1] == [("trial", "operator")]
+    assert "trial" in headrace(up, "audit", "actions").out
     refused = headrace(up, "policy", "set", "--tier-floor", "free=0.3")
     assert (refused.exit_code, "/tierFloors" in refused.err) == (2, True)
 

@@ -13,7 +13,9 @@ from tests.store.play import Play
 
 async def log_of(store: Store) -> list[dict[str, Any]]:
     entries = await store.client.xrange(keys.log("default"))
-    return [orjson.loads(fields[b"d"]) for _, fields in entries if fields[b"t"] == b"worker.commanded"]
+    told = [orjson.loads(fields[b"d"]) for _, fields in entries if fields[b"t"] == b"worker.commanded"]
+    assert all(each.pop("ip") == "127.0.0.1" and each.pop("userAgent") for each in told)
+    return told
 
 
 async def told(store: Store, worker: str) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from contracts.times import instant
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer
-from services.ingest.handlers.configured import NOTHING, ConfiguredHandlers, find_tenant
+from services.ingest.handlers.configured import NOTHING, ConfiguredHandlers, find_tenant, read_reason
 from services.ingest.minting import Mint
 from services.ingest.tenancy import Caller, digest_of, write_key
 from services.ingest.views.body_lines import JsonObject
@@ -41,8 +41,7 @@ class AdminHandlers(ConfiguredHandlers):
                 weight=wanted.weight,
                 limits=limits,
                 webhook_hosts=wanted.webhook_hosts,
-                reason=wanted.reason,
-                by=caller.key_id,
+                **caller.signed(wanted.reason),
             )
 
         state = await self._change(decide, wanted.id, {tenant_secret(wanted.id): secret})
@@ -75,8 +74,7 @@ class AdminHandlers(ConfiguredHandlers):
                 webhook_hosts=wanted.webhook_hosts
                 if "webhook_hosts" in wanted.model_fields_set
                 else tenant.webhook_hosts,
-                reason=wanted.reason,
-                by=caller.key_id,
+                **caller.signed(wanted.reason),
             )
 
         state = await self._change(decide, tenant_id)
@@ -93,8 +91,7 @@ class AdminHandlers(ConfiguredHandlers):
             key_id=f"key_{part}",
             sha256=digest_of(key),
             scopes=tuple(dict.fromkeys(wanted.scopes)),
-            reason=wanted.reason,
-            by=caller.key_id,
+            **caller.signed(wanted.reason),
         )
 
         def decide(state: Configuration) -> ev.Event:
@@ -121,12 +118,12 @@ class AdminHandlers(ConfiguredHandlers):
     async def revoke_key(self, request: web.Request, caller: Caller) -> web.Response:
         """Revoke a key; it stops working at once."""
         check_query(request, frozenset({"reason"}))
-        reason = request.query.get("reason", "")[:512]
+        reason = read_reason(request)
         key_id = request.match_info["key"]
 
         def decide(state: Configuration) -> ev.Event:
             key = _key(state, request)
-            return ev.KeyRevoked(tenant_id=key.tenant_id, key_id=key.id, reason=reason, by=caller.key_id)
+            return ev.KeyRevoked(tenant_id=key.tenant_id, key_id=key.id, **caller.signed(reason))
 
         await self._change(decide, key_id)
         return web.Response(status=204)

@@ -125,8 +125,7 @@ class AdminWebhookHandlers(ConfiguredHandlers):
             endpoint_id=asked.filter.endpoint_id,
             since_ms=wanted.since_ms,
             until_ms=wanted.until_ms,
-            reason=asked.reason,
-            by=caller.key_id,
+            **caller.signed(asked.reason),
         )
         pool = next(iter(self._context.pools), "")
         subject = asked.filter.endpoint_id or wanted.tenant_id or caller.key_id

@@ -16,6 +16,7 @@ from services.ingest.views.body_lines import JsonObject
 
 NOTHING: frozenset[str] = frozenset()
 _PAGE = frozenset({"limit", "cursor"})
+MOST_REASON = 512
 
 
 class ConfiguredHandlers:
@@ -61,6 +62,14 @@ class ConfiguredHandlers:
 
     def _cursor(self, question: str, place: str | None) -> str | None:
         return None if place is None else seal(self._context.secret("cursors"), question, place)
+
+
+def read_reason(request: web.Request) -> str:
+    """Return `?reason=` of a request without a body. Raises Problem `bad_parameter`."""
+    reason = request.query.get("reason", "")
+    if len(reason) > MOST_REASON or not reason.isprintable():
+        raise Problem("bad_parameter", f"reason is {MOST_REASON} printable characters at most")
+    return reason
 
 
 def find_tenant(state: Configuration, tenant_id: str) -> Tenant:

@@ -69,7 +69,7 @@ class EndpointActionHandlers(ConfiguredHandlers):
         secret, now_ms = self._mint.webhook_secret(), self._context.now_ms()
         until_ms = now_ms + wanted.overlap_seconds * 1000
         rotated = ev.TenantWebhookSecretRotated(
-            tenant_id=tenant_id, old_until_ms=until_ms, reason=wanted.reason, by=caller.key_id
+            tenant_id=tenant_id, old_until_ms=until_ms, **caller.signed(wanted.reason)
         )
 
         def decide(state: Configuration, private: Private) -> tuple[ev.Event, Private]:

@@ -131,8 +131,7 @@ class EndpointSendingHandlers(ConfiguredHandlers):
             endpoint_id=endpoint.id,
             since_ms=round(wanted.since.timestamp() * 1000),
             until_ms=None if wanted.until is None else round(wanted.until.timestamp() * 1000),
-            reason=wanted.reason,
-            by=caller.key_id,
+            **caller.signed(wanted.reason),
         )
 
     def _operation(self, has_more: bool) -> dict[str, object]:

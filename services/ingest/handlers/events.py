@@ -41,15 +41,16 @@ class EventHandlers:
         return json_answer(view)
 
     async def _list(self, request: web.Request, query: EventQuery) -> web.Response:
-        newest_first = _is_newest_first(request)
+        newest_first = is_newest_first(request)
         scan = self._reader.scan(query, request.query.get("cursor"), newest_first=newest_first)
         views = await scan.step(read_limit(request, MAX_EVENTS_PAGE))
         cursor = None if scan.is_over else self._reader.cursor(query, scan, newest_first=newest_first)
         return page_answer(request, list(views), cursor)
 
 
-def _is_newest_first(request: web.Request) -> bool:
-    order = request.query.get("order", "asc")
+def is_newest_first(request: web.Request, otherwise: str = "asc") -> bool:
+    """Read `?order=`. Raises Problem `bad_parameter`."""
+    order = request.query.get("order", otherwise)
     if order not in ("asc", "desc"):
         raise Problem("bad_parameter", "order is asc or desc")
     return order == "desc"

@@ -53,7 +53,7 @@ class PauseHandlers(ConfiguredHandlers):
         self, request: web.Request, caller: Caller, kind: type[ev.PoolPaused] | type[ev.PoolResumed]
     ) -> web.Response:
         because, name = await self._read(request, Because), request.match_info["pool"]
-        event = kind(pool=name, reason=because.reason, by=caller.key_id)
+        event = kind(pool=name, **caller.signed(because.reason))
 
         def is_paused(state: Configuration) -> bool:
             if name not in self._context.pools:
@@ -67,7 +67,7 @@ class PauseHandlers(ConfiguredHandlers):
         self, request: web.Request, caller: Caller, kind: type[ev.TenantPaused] | type[ev.TenantResumed]
     ) -> web.Response:
         because, tenant_id = await self._read(request, Because), request.match_info["tenant"]
-        event = kind(tenant_id=tenant_id, reason=because.reason, by=caller.key_id)
+        event = kind(tenant_id=tenant_id, **caller.signed(because.reason))
         is_pause = kind is ev.TenantPaused
         state = await self._set(tenant_id, event, lambda state: find_tenant(state, tenant_id).paused, to=is_pause)
         return json_answer(tenant_view(state.tenants[tenant_id]))
@@ -76,7 +76,7 @@ class PauseHandlers(ConfiguredHandlers):
         self, request: web.Request, caller: Caller, kind: type[ev.ModelPaused] | type[ev.ModelResumed]
     ) -> web.Response:
         because, name = await self._read(request, Because), request.match_info["model"]
-        event = kind(model=name, reason=because.reason, by=caller.key_id)
+        event = kind(model=name, **caller.signed(because.reason))
         known = self._context.models.find(name)
 
         def is_paused(state: Configuration) -> bool:

@@ -61,7 +61,7 @@ class PoolHandlers(ConfiguredHandlers):
             policy = patched(self._context.settings.scheduler.policy, known, wanted)
             if policy == known:
                 return None
-            return ev.PolicyChanged(pool=pool, policy=policy, previous=known, reason=wanted.reason, by=caller.key_id)
+            return ev.PolicyChanged(pool=pool, policy=policy, previous=known, **caller.signed(wanted.reason))
 
         return json_answer(self._policy_view(pool, await self._change(decide, pool)))
 

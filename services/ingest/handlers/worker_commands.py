@@ -42,8 +42,7 @@ class WorkerCommandHandlers(ConfiguredHandlers):
             worker_id=str(worker["id"]),
             command="drain",
             deadline_ms=deadline_ms,
-            reason=wanted.reason,
-            by=caller.key_id,
+            **caller.signed(wanted.reason),
         )
         return await self._tell(worker, event)
 
@@ -53,9 +52,7 @@ class WorkerCommandHandlers(ConfiguredHandlers):
         worker = await self._workers.need(request.match_info["worker"])
         if worker["state"] == "open":
             return json_answer(worker)
-        event = ev.WorkerCommanded(
-            worker_id=str(worker["id"]), command="undrain", reason=because.reason, by=caller.key_id
-        )
+        event = ev.WorkerCommanded(worker_id=str(worker["id"]), command="undrain", **caller.signed(because.reason))
         return await self._tell(worker, event)
 
     async def load_model(self, request: web.Request, caller: Caller) -> web.Response:
@@ -80,8 +77,7 @@ class WorkerCommandHandlers(ConfiguredHandlers):
             command=command,
             model=known.reference if known is not None and command == "load_model" else wanted.model,
             device=wanted.device,
-            reason=wanted.reason,
-            by=caller.key_id,
+            **caller.signed(wanted.reason),
         )
         return await self._tell(worker, event)
 

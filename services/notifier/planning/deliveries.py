@@ -19,7 +19,7 @@ from contracts.store.log import Poison
 from contracts.wire import Entry
 from services.notifier.formats import write, write_operation
 from services.notifier.planning.job_body import JobBody
-from services.notifier.planning.notices import SYSTEM_CODE, Source, notice, operation
+from services.notifier.planning.notices import Source, notice, operation
 from services.notifier.planning.story import Story
 from services.notifier.planning.targets import LAST, PROGRESS, Target, endpoint_targets, own_target
 
@@ -128,7 +128,7 @@ def _of_operation(entry: Entry, tenant_id: str, target: Target, source: Source, 
         "message": ids.entry_event_id(source.pool_code, source.epoch, entry.position),
         "body": write_operation(operation(entry, tenant_id, source), target.format),
     } | content_of(target.format)
-    log_number = int(source.pool_code == SYSTEM_CODE)
+    log_number = int(source.pool_code == ids.SYSTEM_CODE)
     delivery_id = ids.entry_delivery_id(home_code, entry_key(entry.position), log_number, target.endpoint)
     return PlannedDelivery(delivery_id, fields, target.endpoint, tenant_id, "")
 

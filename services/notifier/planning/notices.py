@@ -16,8 +16,6 @@ from services.notifier.payload import Links, Notice, Operation, public_facts
 from services.notifier.planning.job_body import JobBody
 from services.notifier.planning.story import Moment
 
-SYSTEM_CODE = "00"  # in ids of events that lie in the log of the configuration: no pool has it
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
