@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from contracts.events.root import Event
+from contracts.events.root import Acted, Event
 
 
 class AuditVerified(Event):
@@ -20,7 +20,7 @@ class AuditVerified(Event):
     by: str = ""
 
 
-class ProjectionRebuilt(Event):
+class ProjectionRebuilt(Acted):
     """operator: a row of live state was made anew from the log up to `position`; a job set aside is served again."""
 
     TYPE: ClassVar[str] = "projection.rebuilt"

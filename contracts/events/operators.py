@@ -2,10 +2,10 @@
 
 from typing import ClassVar, Literal
 
-from contracts.events.root import Event
+from contracts.events.root import Acted
 
 
-class DeadLettersRequested(Event):
+class DeadLettersRequested(Acted):
     """admin: many dead letters are to be redriven, or discarded; each of them has an event of its own."""
 
     TYPE: ClassVar[str] = "dlq.requested"
@@ -23,7 +23,7 @@ class DeadLettersRequested(Event):
     by: str = ""
 
 
-class DeadLettersStopped(Event):
+class DeadLettersStopped(Acted):
     """admin: the operation is not gone on with; what it did stays."""
 
     TYPE: ClassVar[str] = "dlq.stopped"
@@ -32,7 +32,7 @@ class DeadLettersStopped(Event):
     by: str = ""
 
 
-class ConsumerDropped(Event):
+class ConsumerDropped(Acted):
     """admin: a group that nobody reads any more is gone from the log, which may be trimmed past it."""
 
     TYPE: ClassVar[str] = "consumer.dropped"

@@ -7,7 +7,7 @@ counting did, days before it, and jobs that began before it, cannot be told: the
 from collections.abc import Iterator
 
 from contracts.positions import entry_key
-from contracts.store.records import Record
+from contracts.store.log import Poison
 from contracts.store.usage import Look
 from contracts.times import day_text
 from contracts.usage.fold import Owner, UsageFold, learn, write_flights
@@ -18,19 +18,18 @@ Difference = tuple[str, str | None, str | None]
 
 
 class UsageAudit:
-    """Give it a look at all rows, taken before anything else is read, then every record of the log in order."""
+    """Give it a look at all rows, taken before anything else is read, then every entry of the log in order."""
 
     def __init__(self, look: Look) -> None:
         self._look, self._upto = look, entry_key(look.counted.upto)
         self._fold, self._owners = UsageFold(), dict[str, Owner]()
 
-    def take(self, record: Record) -> None:
+    def take(self, entry: Entry | Poison) -> None:
         """Fold one entry, if it was counted when the rows were looked at."""
-        if entry_key(self._look.counted.since) < entry_key(record.position) <= self._upto:
-            entry = record.entry()
-            if isinstance(entry, Entry):
-                self._fold.apply(entry, self._owners.get(entry.subject))
-                learn(self._owners, entry)
+        is_counted = entry_key(self._look.counted.since) < entry_key(entry.position) <= self._upto
+        if is_counted and isinstance(entry, Entry):
+            self._fold.apply(entry, self._owners.get(entry.subject))
+            learn(self._owners, entry)
 
     @property
     def count(self) -> int:

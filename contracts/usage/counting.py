@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from contracts.archive import Archive
+from contracts.archive.stories import PoolJobs
 from contracts.store import Store
-from contracts.store.records import Record
+from contracts.store.log import Poison
 from contracts.store.usage import Counted
-from contracts.usage.fold import UsageFold, read_flights
-from contracts.usage.owners import Owners
+from contracts.usage.fold import Owner, UsageFold, needs_owner, read_flights
 from contracts.wire import Entry
 
 
@@ -15,13 +15,15 @@ class Counting:
     """One pool, from where it is counted already on."""
 
     def __init__(self, store: Store, archive: Archive, pool: str, counted: Counted) -> None:
-        self._owners = Owners(store, archive, pool)
+        self._jobs = PoolJobs(store, archive, pool)
         self.fold = UsageFold(counted.upto, read_flights(counted.flights))
 
-    async def take(self, records: Sequence[Record]) -> None:
-        """Take in the next records. Raises Unavailable, Corrupt: then some are counted, so begin again."""
-        entries = [entry for record in records if isinstance(entry := record.entry(), Entry)]
-        owners = await self._owners.of(entries)
+    async def take(self, read: Sequence[Entry | Poison]) -> None:
+        """Take in what was read next. Raises Unavailable, Corrupt; then nothing of it is counted."""
+        entries = [each for each in read if isinstance(each, Entry)]
+        owned = [entry for entry in entries if needs_owner(entry)]
+        owners = await self._jobs.owners(owned, entries, with_users=False)
         for entry in entries:
-            self.fold.apply(entry, owners.get(entry.subject))
-        self.fold.position = records[-1].position
+            owner = owners.get(entry.subject)
+            self.fold.apply(entry, None if owner is None else Owner(owner.tenant_id, owner.model))
+        self.fold.position = read[-1].position

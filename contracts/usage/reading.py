@@ -66,12 +66,11 @@ class UsageReader:
         count = 0
         while count < MOST_FOLDED:
             try:
-                records = await self._archive.next(self._pool, rest.fold.position, AT_ONCE)
-                for at in range(0, len(records), AT_ONCE):
-                    await rest.take(records[at : at + AT_ONCE])
+                found = await self._archive.next(self._pool, rest.fold.position, AT_ONCE)
+                if not found:
+                    return True
+                await rest.take(found)
             except (Corrupt, Gone):
                 return False  # a segment that cannot be read, or a log that is not what it was: no further than this
-            if not records:
-                return True
-            count += len(records)
+            count += len(found)
         return False

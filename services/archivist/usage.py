@@ -10,11 +10,13 @@ from contracts.archive import Archive
 from contracts.errors import Unavailable
 from contracts.positions import START, entry_key
 from contracts.store import Store, Word
+from contracts.store.log import Poison
 from contracts.store.records import Record
 from contracts.store.usage import Counted
 from contracts.times import DAY_MS
 from contracts.usage.counting import Counting
 from contracts.usage.fold import write_flights
+from contracts.wire import Entry
 
 AT_ONCE = 10_000
 MOST_DROPPED = 4_000  # days at once
@@ -34,16 +36,16 @@ class UsageKeeper:
         self._counting = None
 
     async def count(self, token: str, sealed: Sequence[Record]) -> None:
-        """Count what was just sealed, if what came before it is counted. Raises Unavailable."""
+        """Count what was just sealed, if what came before it is counted. Raises Unavailable, Corrupt."""
         if self._counting is not None:
-            await self._count(self._counting, token, sealed)
+            await self._count(self._counting, token, [record.entry() for record in sealed])
 
     async def catch_up(self, token: str, upto: str) -> None:
         """Count all that is sealed and not counted. Raises Unavailable, Corrupt, Gone."""
         counting = self._counting or await self._begin(upto)
         at = counting.fold.position
         if entry_key(at) < entry_key(upto):
-            async for sealed in self._archive.read(self._pool, at, upto, AT_ONCE):
+            async for sealed in self._archive.entries(self._pool, at, upto, AT_ONCE):
                 await self._count(counting, token, sealed)
         self._counting = counting
 
@@ -67,7 +69,7 @@ class UsageKeeper:
             counted, self._since = Counted(oldest), {"since": oldest}
         return Counting(self._store, self._archive, self._pool, counted)
 
-    async def _count(self, counting: Counting, token: str, sealed: Sequence[Record]) -> None:
+    async def _count(self, counting: Counting, token: str, sealed: Sequence[Entry | Poison]) -> None:
         await counting.take(sealed)
         fold = counting.fold
         reply = await self._store.usage.tally(

@@ -110,9 +110,8 @@ class Pool:
         """What is counted, and what archive and log say up to there."""
         look = await self.store.usage.look_at_all(POOL)
         upto = entry_key(look.counted.upto)
-        records = [each async for batch in self.archive.read(POOL, None) for each in batch]
-        entries = [each.entry() for each in records if entry_key(each.position) <= upto]
-        return look, fold_all([entry for entry in entries if isinstance(entry, Entry)]).rows
+        read = [each async for batch in self.archive.entries(POOL, None) for each in batch]
+        return look, fold_all([e for e in read if isinstance(e, Entry) and entry_key(e.position) <= upto]).rows
 
     async def look(self) -> None:
         """Note what the log holds now."""

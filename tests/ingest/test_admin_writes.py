@@ -37,6 +37,9 @@ WRITES: dict[tuple[str, str], Body] = {
     ("POST", "/admin/v1/workers/{worker}/drain"): {},
     ("POST", "/admin/v1/workers/{worker}/undrain"): {},
     ("POST", "/admin/v1/webhook-deliveries/redeliver"): {"filter": {}},
+    ("POST", "/admin/v1/dlq/discard"): {"filter": {}},
+    ("POST", "/admin/v1/dlq/redrive"): {"filter": {}},
+    ("POST", "/admin/v1/dlq/operations/{id}/stop"): {},  # of the one before
 }
 
 
@@ -63,18 +66,18 @@ async def prepare(api: Api, play: Play) -> dict[str, str]:
 async def test_every_admin_write_says_who_why_and_from_where(api: Api, play: Play) -> None:
     assert admin_writes(api) == WRITES.keys(), "say in WRITES how the new routes are called"
     filled = await prepare(api, play)
-    paths = {write: write[1].format(**filled) for write in WRITES}
 
     for number, ((method, template), body) in enumerate(WRITES.items()):
         if template.endswith("/undrain"):
             draining = ev.WorkerDraining(worker_id=play.worker)
             await api.store.attempts.announce("default", play.worker, draining, "drains", state="draining")
         reason = f"because {number}"
-        path, more = paths[method, template], {"json": body | {"reason": reason}}
+        path, more = template.format(**filled), {"json": body | {"reason": reason}}
         if method == "DELETE":
             path, more = f"{path}?reason=because+{number}", {}
         answer = await api.admin(method, path, headers={"User-Agent": AGENT}, **more)
         assert answer.status < 300, (template, answer.body)
+        filled["id"] = answer.body["id"] if "/dlq/" in path else ""
 
     listed = await pages(api, "order=asc")
     by_reason = {each["reason"]: each for each in listed}

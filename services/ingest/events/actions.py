@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import orjson
 
 from contracts.archive import Archive
+from contracts.archive.stories import PoolJobs
 from contracts.envelope import JsonObject
 from contracts.events import CATALOGUE, Acted
 from contracts.ids import SYSTEM_CODE
@@ -20,7 +21,6 @@ from services.ingest.edge.problems import Problem
 from services.ingest.events.finding import EventReader
 from services.ingest.events.query import EventQuery
 from services.ingest.events.scan import Ground, PoolScan, Scan
-from services.ingest.events.stories import PoolJobs
 from services.ingest.views.jobs import Place
 
 ACTIONS = tuple(sorted(name for name, model in CATALOGUE.items() if issubclass(model, Acted)))

@@ -80,7 +80,7 @@ class DeadLetterHandlers(ConfiguredHandlers):
         """Go on with an operation no further; what it did stays."""
         because = await self._read(request, Because)
         operation = await self._operation(request.match_info["id"])
-        event = ev.DeadLettersStopped(operation_id=operation.id, reason=because.reason, by=caller.key_id)
+        event = ev.DeadLettersStopped(operation_id=operation.id, **caller.signed(because.reason))
         await self._note(operation.id, event, f"stop {operation.id}")
         now_ms = self._context.now_ms()
         work = self._context.store.letter_work
@@ -97,7 +97,7 @@ class DeadLetterHandlers(ConfiguredHandlers):
         operation = await self._made(asked, wanted, verb, caller, key_hash)
         if asked.dry_run:
             return await self._count(operation, asked.cursor)
-        await self._note(operation.id, _requested(operation), operation.id)
+        await self._note(operation.id, _requested(operation, caller), operation.id)
         if not await self._context.within(self._context.store.letter_work.ask(keys.SYSTEM, operation)):
             policies = {POLICIES: ["operations"]}
             raise Problem("quota_exceeded", "Too many operations are under way; wait for one", extensions=policies)
@@ -185,11 +185,12 @@ def _letter_of(shown: Shown, *, has_body: bool) -> DeadLetter:
     )  # fmt: skip
 
 
-def _requested(operation: Operation) -> ev.DeadLettersRequested:
+def _requested(operation: Operation, caller: Caller) -> ev.DeadLettersRequested:
     wanted = operation.wanted
     return ev.DeadLettersRequested(
         operation_id=operation.id, verb=operation.verb, rate=operation.rate,
         ids_count=None if operation.ids is None else len(operation.ids), pool=wanted.pool or None,
         tenant_id=wanted.tenant_id or None, model=wanted.model or None, code=wanted.code or None,
-        since_ms=wanted.since_ms or None, until_ms=wanted.until_ms or None, reason=operation.reason, by=operation.by,
+        since_ms=wanted.since_ms or None, until_ms=wanted.until_ms or None,
+        **caller.signed(operation.reason),
     )  # fmt: skip
