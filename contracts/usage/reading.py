@@ -53,10 +53,10 @@ class UsageReader:
                 self._rest = Counting(self._store, self._archive, self._pool, begun)
             is_all = await self._fold(self._rest)
             wanted = range(max(days[0], look.counted.first), days[-1] + 1) if days else range(0)
-            rows = {key: list(row) for key, row in look.rows.items() if key.day in wanted}
+            rows = {key: row for key, row in look.rows.items() if key.day in wanted}
             for key, row in self._rest.fold.rows.items():
                 if key.day in wanted and tenant_id in (None, key.tenant_id):
-                    add(rows.setdefault(key, empty()), [row])
+                    add(rows.setdefault(key, empty()), [row])  # of this look alone
             as_of_ms = look.now_ms if is_all else entry_ms(self._rest.fold.position)
             since_ms = max(entry_ms(self._since), look.counted.first * DAY_MS)
             return Used(rows, as_of_ms, since_ms or None)

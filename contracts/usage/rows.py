@@ -4,6 +4,7 @@ All numbers are whole: milliseconds, bytes, counts. A row is stored as its numbe
 space between; a metric that comes later is added at the end, and is 0 in rows that were written before.
 """
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -61,12 +62,11 @@ def read_row(text: str) -> Row:
     >>> read_row("1 2")
     [1, 2, 0, 0, 0, 0, 0, 0, 0, 0]
     """
-    row = [int(number) for number in text.split(" ")][: len(METRICS)]
-    return row + [0] * (len(METRICS) - len(row))
+    row = list(map(int, text.split(" ")))
+    return row if len(row) == len(METRICS) else [*row, *empty()][: len(METRICS)]
 
 
 def add(total: Row, rows: Iterable[Sequence[int]]) -> None:
     """Add rows to `total`."""
     for row in rows:
-        for place, number in enumerate(row):
-            total[place] += number
+        total[:] = map(operator.add, total, row)

@@ -16,6 +16,7 @@ from services.ingest.context import Context
 from services.ingest.handlers.answers import check_query, page_answer, read_limit
 from services.ingest.handlers.configured import ConfiguredHandlers
 from services.ingest.tenancy import Caller
+from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.usage import UsageQuery, as_csv, grouped, read_usage_query, usage_line
 
 MOST_LINES = 10_000
@@ -46,16 +47,12 @@ class UsageHandler(ConfiguredHandlers):
         place = self._place(question, request.query.get("cursor"))
         used = await self._used(query)
         as_of_ms = min((each.as_of_ms for each in used.values()), default=0)
-        after = tuple(orjson.loads(place)) if place else None
-        found = sorted(grouped(query, {pool: each.rows for pool, each in used.items()}).items())
-        rest = [(group, row) for group, row in found if after is None or group > after]
-        lines: list[object] = [usage_line(query, group, row, as_of_ms) for group, row in rest[:limit]]
-        last = orjson.dumps(rest[limit - 1][0]).decode() if len(rest) > limit else None
+        lines, last = await asyncio.to_thread(_lines, query, used, place, limit, as_of_ms)
         since = [each.since_ms for each in used.values() if each.since_ms is not None]
         about = {"asOf": instant(as_of_ms), "since": instant(min(since, default=None))}
-        answer = page_answer(request, lines, self._cursor(question, last), about)
+        answer = page_answer(request, list(lines), self._cursor(question, last), about)
         if is_csv:
-            answer.body = as_csv(query, lines).encode()  # type: ignore[arg-type]
+            answer.body = as_csv(query, lines).encode()
             answer.content_type, answer.charset = "text/csv", "utf-8"
         return answer
 
@@ -71,3 +68,14 @@ class UsageHandler(ConfiguredHandlers):
 
     def _today(self) -> int:
         return self._context.now_ms() // DAY_MS
+
+
+def _lines(
+    query: UsageQuery, used: Mapping[str, Used], place: str, limit: int, as_of_ms: int
+) -> tuple[list[JsonObject], str | None]:
+    """Return the lines behind a place, and the place of the last one if more follow."""
+    found = grouped(query, {pool: each.rows for pool, each in used.items()})
+    after = tuple(orjson.loads(place)) if place else None
+    groups = sorted(group for group in found if after is None or group > after)
+    lines = [usage_line(query, group, found[group], as_of_ms) for group in groups[:limit]]
+    return lines, orjson.dumps(groups[limit - 1]).decode() if len(groups) > limit else None

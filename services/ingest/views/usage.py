@@ -2,11 +2,11 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from contracts.times import DAY_MS, day_number, day_text
-from contracts.usage.rows import METRICS, Key, Row, add, empty
+from contracts.usage.rows import METRICS, Key, Row, add
 from services.ingest.edge.problems import Problem
 from services.ingest.views.body_lines import JsonObject
 
@@ -15,6 +15,12 @@ MOST_DAYS = 400
 DEFAULT_DAYS = 30
 
 Group = tuple[str, ...]
+_TELLS: Mapping[str, Callable[[Key, str], str]] = {
+    "day": lambda key, pool: day_text(key.day),
+    "tenantId": lambda key, pool: key.tenant_id,
+    "model": lambda key, pool: key.model,
+    "pool": lambda key, pool: pool,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,15 @@ def read_usage_query(query: Mapping[str, str], tenant_id: str | None, today: int
 def grouped(query: UsageQuery, rows: Mapping[str, Mapping[Key, Row]]) -> dict[Group, Row]:
     """Add up rows, given by pool, of what belongs together."""
     found: dict[Group, Row] = {}
+    tells = [_TELLS[name] for name in query.group_by]
     for pool, of_pool in rows.items():
         for key, row in of_pool.items():
             if query.model in (None, key.model, key.model.partition("@")[0]):
-                told = {"day": day_text(key.day), "tenantId": key.tenant_id, "model": key.model, "pool": pool}
-                add(found.setdefault(tuple(told[name] for name in query.group_by), empty()), [row])
+                group = tuple([tell(key, pool) for tell in tells])
+                if group in found:
+                    add(found[group], [row])
+                else:
+                    found[group] = list(row)
     return found
 
 
