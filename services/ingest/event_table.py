@@ -10,6 +10,7 @@ from services.ingest.handlers.retry import RetryHandler
 from services.ingest.handlers.state import StateHandler
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
+from services.ingest.views.action_schemas import ActionPage
 
 EVENT_FILTERS = (
     Parameter("jobId", "Only this job."),
@@ -66,7 +67,7 @@ def action_routes(actions: ActionHandler) -> tuple[Route, ...]:
     """Return the route that says what operators did."""
     return (
         Route("GET", "/v1/audit/actions", actions.list_actions, "List what was done with the admin key.", "audit:read",
-              reply=schemas.ActionPage, problems=("bad_cursor", "bad_parameter"),
+              reply=ActionPage, problems=("bad_cursor", "bad_parameter"),
               parameters=(
                   Parameter("actor", "Only by this key, or by `operator`."),
                   Parameter("type", "Only these types of events, with commas between."),
