@@ -145,13 +145,6 @@ class Jobs:
         found = zip(job_ids, replies.texts(raw), strict=True)
         return {job_id: text for job_id, text in found if text}
 
-    async def owners(self, pool: str, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """Return tenant and model of these jobs, in one call; those that are gone are left out."""
-        fields = [FIELDS["tenant_id"], FIELDS["model"]]
-        raw = replies.texts(await self._call("tenants", [keys.job(pool, job_id) for job_id in job_ids], fields))
-        found = zip(job_ids, raw[::2], raw[1::2], strict=True)
-        return {job_id: (tenant_id, model) for job_id, tenant_id, model in found if tenant_id}
-
     async def page(
         self, pool: str, tenant_id: str, *, below: str = "", limit: int = 50, opened: bool = True, closed: bool = True
     ) -> list[str]:

@@ -22,8 +22,8 @@ class Counting:
         """Take in what was read next. Raises Unavailable, Corrupt; then nothing of it is counted."""
         entries = [each for each in read if isinstance(each, Entry)]
         owned = [entry for entry in entries if needs_owner(entry)]
-        owners = await self._jobs.owners(owned, entries, with_users=False)
+        owners = await self._jobs.owners(owned, entries, with_models=True)
         for entry in entries:
             owner = owners.get(entry.subject)
-            self.fold.apply(entry, None if owner is None else Owner(owner.tenant_id, owner.model))
+            self.fold.apply(entry, None if owner is None else Owner(owner.tenant_id, owner.model or ""))
         self.fold.position = read[-1].position

@@ -10,7 +10,7 @@ from services.ingest.handlers.retry import RetryHandler
 from services.ingest.handlers.state import StateHandler
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
-from services.ingest.views.action_schemas import ActionPage
+from services.ingest.views.operator_schemas import ActionPage
 
 EVENT_FILTERS = (
     Parameter("jobId", "Only this job."),
