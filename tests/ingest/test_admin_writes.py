@@ -6,6 +6,7 @@ import pytest
 
 from contracts import events as ev
 from contracts.events import CATALOGUE, Acted
+from contracts.store import keys
 from services.ingest.app import ROUTES
 from services.ingest.events import scan
 from services.ingest.events.actions import ACTIONS
@@ -37,6 +38,7 @@ WRITES: dict[tuple[str, str], Body] = {
     ("POST", "/admin/v1/workers/{worker}/drain"): {},
     ("POST", "/admin/v1/workers/{worker}/undrain"): {},
     ("POST", "/admin/v1/webhook-deliveries/redeliver"): {"filter": {}},
+    ("DELETE", "/admin/v1/consumers/{pool}/{group}"): {},
     ("POST", "/admin/v1/dlq/discard"): {"filter": {}},
     ("POST", "/admin/v1/dlq/redrive"): {"filter": {}},
     ("POST", "/admin/v1/dlq/operations/{id}/stop"): {},  # of the one before
@@ -58,8 +60,10 @@ async def prepare(api: Api, play: Play) -> dict[str, str]:
     sent = Sent(hooks, await hooks.endpoint())
     await sent.plan()
     await sent.attempt(500, dead=True)
+    await api.store.client.xgroup_create(keys.log("default"), "stray", "0")
     return {
-        "tenant": "t_a", "key": made.body["id"], "model": "draw", "pool": "default", "worker": play.worker
+        "tenant": "t_a", "key": made.body["id"], "model": "draw", "pool": "default", "worker": play.worker,
+        "group": "stray",
     }  # fmt: skip
 
 
@@ -77,7 +81,7 @@ async def test_every_admin_write_says_who_why_and_from_where(api: Api, play: Pla
             path, more = f"{path}?reason=because+{number}", {}
         answer = await api.admin(method, path, headers={"User-Agent": AGENT}, **more)
         assert answer.status < 300, (template, answer.body)
-        filled["id"] = answer.body["id"] if "/dlq/" in path else ""
+        filled["id"] = answer.body["id"] if "/dlq/redrive" in path else ""
 
     listed = await pages(api, "order=asc")
     by_reason = {each["reason"]: each for each in listed}

@@ -13,7 +13,7 @@ from contracts.store import Word, keys
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query
-from services.ingest.handlers.configured import ConfiguredHandlers
+from services.ingest.handlers.configured import ConfiguredHandlers, read_reason
 from services.ingest.minting import Mint
 from services.ingest.tenancy import Caller
 from services.ingest.views.consumers import OURS, consumer_view, name_of
@@ -42,7 +42,7 @@ class ConsumerHandlers(ConfiguredHandlers):
         pool, group = request.match_info["pool"], request.match_info["group"]
         if group in OURS:
             raise Problem("consumer_in_use", f"The group {group} is a part of this installation")
-        reason = request.query.get("reason", "").strip()[:512]
+        reason = read_reason(request).strip()
         if not reason:
             raise Problem("bad_parameter", "reason says why, for the log")
         _, found = await self._of_pool(pool) if pool in {keys.SYSTEM, *self._context.pools} else (0, [])
@@ -50,7 +50,7 @@ class ConsumerHandlers(ConfiguredHandlers):
         if standing is None:
             raise Problem("consumer_not_found")
         event = ev.ConsumerDropped(
-            group=group, position=standing.position, pending=standing.pending, reason=reason, by=caller.key_id,
+            group=group, position=standing.position, pending=standing.pending, **caller.signed(reason)
         )  # fmt: skip
         is_forced = request.query.get("force") == "true"
         dropping = self._context.store.consumers.drop(standing, event, self._mint.token(), force=is_forced)
