@@ -33,6 +33,12 @@ _PAGED = (
 )
 # Why a job that is asked for again, or another time, may have to wait outside like any new one.
 _REFUSED = ("rate_limited", "quota_exceeded", "queue_full", "storage_full", "log_backlog", "tenant_suspended")
+_STATE = (
+    Parameter("at", "A time or a position, which is included; now without it."),
+    Parameter("limit", "Most running jobs of one page.", kind="integer"),
+    Parameter("cursor", "`nextCursor` of the page before: the next running jobs, of the same instant."),
+)
+_NO_STATE = ("bad_cursor", "bad_parameter", "pool_not_found", "cursor_expired")
 _WRONG = ("bad_cursor", "bad_parameter", "cursor_expired")
 
 
@@ -52,12 +58,12 @@ def event_routes(events: EventHandlers, export: ExportHandler, state: StateHandl
               )),
         Route("GET", "/v1/events/{id}", events.get_event, "Show one event.", "events:read",
               reply=schemas.EventRecord, problems=("event_not_found", "bad_parameter")),
-        Route("GET", "/v1/state", state.state, "Show how my jobs stood at an instant.", "events:read",
-              reply=schemas.StateThen, problems=("bad_parameter", "pool_not_found", "cursor_expired"),
-              parameters=(
-                  Parameter("at", "A time or a position, which is included; now without it."),
-                  Parameter("scope", "`tenant` (the default) or `pool:<name>`."),
-              )),
+        Route("GET", "/v1/state", state.state, "Show how my jobs stood at an instant, and on what they ran.",
+              "events:read", reply=schemas.StateThen, problems=(*_NO_STATE, "job_not_found", "data_erased"),
+              parameters=(*_STATE, Parameter("scope", "`tenant` (the default), `pool:<name>` or `job:<id>`."))),
+        Route("GET", "/admin/v1/state", state.admin_state, "Show how all jobs stood at an instant.", "admin",
+              reply=schemas.StateThen, problems=_NO_STATE,
+              parameters=(*_STATE, Parameter("scope", "`tenant` (the default: all) or `pool:<name>`."))),
         Route("GET", "/admin/v1/events", events.admin_list_events, "List events of all tenants, workers and pools.",
               "admin", reply=schemas.EventPage, problems=_WRONG, parameters=(*EVENT_FILTERS, *_OF_OPERATORS, *_PAGED)),
     )  # fmt: skip

@@ -195,6 +195,7 @@ class IngestService:
         reader = JobReader(context)
         submissions, canceller = Submissions(context, reader), Canceller(context, reader)
         info, workers = InfoHandlers(context), WorkerHandlers(context)
+        states = StateHandler(context, self.events, reader)
         self._uploads = UploadHandlers(context)
         routes: tuple[Route, ...] = (
             *submit_routes(SubmitHandler(context, submissions, self._watch), BatchHandler(context, submissions)),
@@ -218,7 +219,7 @@ class IngestService:
             *admin_webhook_routes(AdminWebhookHandlers(context)),
             *consumer_routes(ConsumerHandlers(context)),
             *dead_letter_routes(DeadLetterHandlers(context, reader)),
-            *event_routes(EventHandlers(self.events), ExportHandler(self.events), StateHandler(context, self.events)),
+            *event_routes(EventHandlers(self.events), ExportHandler(self.events), states),
             *retry_routes(RetryHandler(context, reader, self.events)),
             *usage_routes(UsageHandler(context, self._archive)),
             *action_routes(ActionHandler(ActionReader(context, self._archive, self.events))),

@@ -1,29 +1,35 @@
-"""`/v1/state`: counts of a tenant's jobs and which of them ran, at an instant of the past.
+"""`/v1/state`: how a tenant's jobs stood at an instant of the past, and what they ran on; for operators all jobs.
 
-Promises: the answer names the positions it is the fold of, so that asking for these again gives the same; what it
-cannot fold in bounded work it refuses instead of counting a part.
+Promises: the answer names the positions it is the fold of, so that asking for these again gives the same; pages of the
+running jobs are all of the same instant.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import orjson
 from aiohttp import web
 
-from contracts.positions import BadPosition, Position, entry_key, parse_position
-from contracts.times import instant
-from contracts.wire import Entry
+from contracts.ids import is_job_id
+from contracts.positions import BadPosition, Position, entry_key, next_key, parse_position
+from contracts.store.jobs import MOST_EVENTS
 from services.ingest.context import Context
+from services.ingest.cursor import BadCursor, seal, unseal
 from services.ingest.edge.problems import Problem
 from services.ingest.events.finding import EventReader
+from services.ingest.events.folding import Folder
 from services.ingest.events.query import Key
 from services.ingest.events.standing import Standing
 from services.ingest.filters import read_instant_ms
-from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.answers import check_query, json_answer, read_whole
+from services.ingest.handlers.read import JobReader
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
+from services.ingest.views.standing import counts_view, pool_view, running_view
 
-MAX_FOLDED = 200_000
 MOST_SHOWN = 500
-_STEP = 1_000
+_NAMES = frozenset({"at", "scope", "limit", "cursor"})
+_SCOPES = "scope is tenant, pool:<name> or job:<id>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +58,66 @@ def read_at(request: web.Request) -> At:
     return At((ms, seq + 1), position.pool_code)
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which of the running jobs to show: those behind `behind`, by id, as of `ends` in each pool."""
+
+    ends: Mapping[str, Key | None]
+    behind: str = ""
+
+
 class StateHandler:
     """Folds the log."""
 
-    def __init__(self, context: Context, reader: EventReader) -> None:
-        self._context, self._reader = context, reader
+    def __init__(self, context: Context, reader: EventReader, jobs: JobReader) -> None:
+        self._context, self._reader, self._jobs = context, reader, jobs
+        self._folder = Folder()
 
     async def state(self, request: web.Request, caller: Caller) -> web.Response:
         """Show how the tenant's jobs stood."""
-        check_query(request, frozenset({"at", "scope"}))
+        check_query(request, _NAMES)
         at = read_at(request)
+        kind, _, job_id = request.query.get("scope", "tenant").partition(":")
+        if kind == "job":
+            return await self._of_job(caller, job_id, at)
+        return await self._state(request, caller.tenant_id, at)
+
+    async def admin_state(self, request: web.Request, caller: Caller) -> web.Response:
+        """Show how all jobs stood."""
+        check_query(request, _NAMES)
+        return await self._state(request, None, read_at(request))
+
+    async def _state(self, request: web.Request, tenant_id: str | None, at: At) -> web.Response:
         pools = self._pools(request.query.get("scope", "tenant"), at)
-        found = {name: await self._fold(name, caller.tenant_id, at) for name in pools}
-        return json_answer(self._view(found))
+        limit = read_whole(request, "limit", 1, MOST_SHOWN) or MOST_SHOWN
+        page = self._page(request, tenant_id, pools, at)
+        ground = self._reader.ground
+        found = {name: await self._folder.fold(ground(name), tenant_id, page.ends[name]) for name in pools}
+        view = self._view(found)
+        ran = sorted((job_id, job, pool) for pool, each in found.items() for job_id, job in each.running)
+        ahead = [each for each in ran if each[0] > page.behind]
+        shown = ahead[:limit]
+        cursor = self._cursor(request, tenant_id, found, shown[-1][0]) if len(ahead) > limit else None
+        running = [running_view(*each, is_for_operators=tenant_id is None) for each in shown]
+        return json_answer(
+            view | {"runningCount": len(ran), "running": running, "hasMore": cursor is not None, "nextCursor": cursor}
+        )
+
+    async def _of_job(self, caller: Caller, job_id: str, at: At) -> web.Response:
+        """Answer about one job; what the pool had beside it is asked of the pool."""
+        if not is_job_id(job_id):
+            raise Problem("bad_parameter", _SCOPES)
+        shown = await self._jobs.need(caller, job_id)
+        if at.pool_code not in (None, shown.meta.code):
+            raise Problem("bad_parameter", "at is a position of another pool")
+        job = self._jobs.show(await self._jobs.details_then(shown, at.holds, MOST_EVENTS))
+        return json_answer(
+            {
+                "object": "state", "positions": {shown.meta.name: job["position"]}, "counts": {str(job["status"]): 1},
+                "pools": {}, "runningCount": int(job["status"] == "in_progress"), "running": [], "hasMore": False,
+                "nextCursor": None, "job": job,
+            }
+        )  # fmt: skip
 
     def _pools(self, scope: str, at: At) -> list[str]:
         kind, _, name = scope.partition(":")
@@ -75,7 +128,7 @@ class StateHandler:
         if kind == "pool" and name not in known:
             raise Problem("pool_not_found")
         if kind not in ("tenant", "pool") or (kind == "tenant" and name):
-            raise Problem("bad_parameter", "scope is tenant or pool:<name>; a job's past is at /v1/jobs/{id}?at=")
+            raise Problem("bad_parameter", _SCOPES)
         pools = [name] if kind == "pool" else list(known)
         if at.pool_code is None:
             return pools
@@ -83,33 +136,34 @@ class StateHandler:
             raise Problem("bad_parameter", "at is a position of another pool")
         return pools
 
-    async def _fold(self, pool: str, tenant_id: str, at: At) -> Standing:
-        ground, standing, count = self._reader.ground(pool), Standing(tenant_id), 0
-        async for entries in ground.archive.entries(pool, None, count=_STEP):
-            for entry in entries:
-                if not at.holds(entry.position):
-                    return standing
-                if isinstance(entry, Entry):
-                    standing.fold(entry)
-            count += len(entries)
-            if count > MAX_FOLDED:
-                told = f"More than {MAX_FOLDED} events lie before this instant; export them and fold them yourself"
-                raise Problem("bad_parameter", told)
-        return standing
+    def _page(self, request: web.Request, tenant_id: str | None, pools: list[str], at: At) -> Page:
+        cursor = request.query.get("cursor")
+        if cursor is None:
+            return Page(dict.fromkeys(pools, at.end))
+        try:
+            text = unseal(self._context.secret("cursors"), _question(request, tenant_id), cursor)
+        except BadCursor:
+            raise Problem("bad_cursor") from None
+        places, behind = orjson.loads(text)
+        return Page({name: next_key(places[name]) if places.get(name) else (0, 0) for name in pools}, behind)
+
+    def _cursor(self, request: web.Request, tenant_id: str | None, found: dict[str, Standing], behind: str) -> str:
+        place = orjson.dumps([{name: standing.position for name, standing in found.items()}, behind]).decode()
+        return seal(self._context.secret("cursors"), _question(request, tenant_id), place)
 
     def _view(self, found: dict[str, Standing]) -> JsonObject:
-        counts: dict[str, int] = {}
-        running: list[JsonObject] = []
         positions: dict[str, str | None] = {}
         for pool, standing in found.items():
             place = self._context.place(self._context.pool(pool))
             at = standing.position
             positions[pool] = str(Position(place.code, place.epoch, at)) if at else None
-            for status, count in standing.counts.items():
-                counts[status] = counts.get(status, 0) + count
-            running += [
-                {"jobId": job_id, "pool": pool, "workerId": job.worker_id, "startedAt": instant(job.started_ms)}
-                for job_id, job in standing.jobs.items()
-                if job.worker_id is not None
-            ]
-        return {"object": "state", "positions": positions, "counts": counts, "running": running[:MOST_SHOWN]}
+        return {
+            "object": "state",
+            "positions": positions,
+            "counts": counts_view(found.values()),
+            "pools": {name: pool_view(standing) for name, standing in found.items()},
+        }
+
+
+def _question(request: web.Request, tenant_id: str | None) -> str:
+    return f"{tenant_id}\nstate\n{request.query.get('scope')}\n{request.query.get('at')}"
