@@ -11,6 +11,7 @@ from services.ingest.handlers.state import StateHandler
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import schemas
 from services.ingest.views.operator_schemas import ActionPage
+from services.ingest.views.state_schemas import StateThen
 
 EVENT_FILTERS = (
     Parameter("jobId", "Only this job."),
@@ -59,10 +60,10 @@ def event_routes(events: EventHandlers, export: ExportHandler, state: StateHandl
         Route("GET", "/v1/events/{id}", events.get_event, "Show one event.", "events:read",
               reply=schemas.EventRecord, problems=("event_not_found", "bad_parameter")),
         Route("GET", "/v1/state", state.state, "Show how my jobs stood at an instant, and on what they ran.",
-              "events:read", reply=schemas.StateThen, problems=(*_NO_STATE, "job_not_found", "data_erased"),
+              "events:read", reply=StateThen, problems=(*_NO_STATE, "job_not_found", "data_erased"),
               parameters=(*_STATE, Parameter("scope", "`tenant` (the default), `pool:<name>` or `job:<id>`."))),
         Route("GET", "/admin/v1/state", state.admin_state, "Show how all jobs stood at an instant.", "admin",
-              reply=schemas.StateThen, problems=_NO_STATE,
+              reply=StateThen, problems=_NO_STATE,
               parameters=(*_STATE, Parameter("scope", "`tenant` (the default: all) or `pool:<name>`."))),
         Route("GET", "/admin/v1/events", events.admin_list_events, "List events of all tenants, workers and pools.",
               "admin", reply=schemas.EventPage, problems=_WRONG, parameters=(*EVENT_FILTERS, *_OF_OPERATORS, *_PAGED)),
