@@ -18,6 +18,7 @@ import typer
 from contracts.archive import Archive, open_archive
 from contracts.audit import Beside, Checkpoint, Repaired, Scope, Verdict, checkpoints, record, repair, verify
 from contracts.audit.mending import Mended
+from contracts.audit.verify import EVERYTHING
 from contracts.errors import ConfigError, HeadraceError
 from contracts.ids import is_job_id
 from contracts.positions import BadPosition, entry_key, parse_position
@@ -60,15 +61,18 @@ def verify_(
     records: Annotated[bool, typer.Option("--record/--no-record", help="Write into the log what came of it.")] = True,
     reason: Reason = "",
     by: Annotated[str, typer.Option(hidden=True)] = "operator",
+    background: Annotated[bool, typer.Option("--background", hidden=True)] = False,
     output: Output = Format.TABLE,
 ) -> None:
     """Make all live state again from archive and log, compare, and name the first bad position."""
+    if background:
+        os.nice(10)  # whoever serves on this host goes first
     if repairs and (after or until):
         raise typer.BadParameter("a repair needs the whole log", param_hint="--repair")
     if job and not is_job_id(job):
         raise typer.BadParameter(f"{job!r} is no job", param_hint="--job")
     asked = _Asked(Scope(job, tenant, _position(after), _position(until)), repairs, records, reason, by)
-    found = _asked(partial(_verified, asked), pool, job)
+    found = _asked(partial(_verified, asked), pool, asked.scope)
     rows = [row for one in found for row in _rows(one.after)]
     documents = [one.as_json() if repairs else one.after.as_json() for one in found]
     show_list({"data": rows, "pools": documents}, COLUMNS, output)
@@ -149,11 +153,11 @@ async def _signed(store: Store, archive: Archive, pools: list[str]) -> list[tupl
     return [(pool, [said async for said in checkpoints(store, archive, pool)]) for pool in pools]
 
 
-def _asked(ask: Callable[[Store, Archive, list[str]], Awaitable[T]], pool: str | None, job: str = "") -> T:
+def _asked(ask: Callable[[Store, Archive, list[str]], Awaitable[T]], pool: str | None, scope: Scope = EVERYTHING) -> T:
     settings = load_settings(os.environ)
     try:
         with _store_url(settings) as url:
-            return asyncio.run(_ask(ask, url, settings, pool, job))
+            return asyncio.run(_ask(ask, url, settings, pool, scope))
     except HeadraceError as fault:
         note(f"error: {fault}")
         raise typer.Exit(exit_for_error(fault)) from None
@@ -170,22 +174,25 @@ def _position(text: str) -> str:
     return entry
 
 
-def _pools(configuration: Configuration, pool: str | None, job_id: str) -> list[str]:
+def _pools(configuration: Configuration, pool: str | None, scope: Scope) -> list[str]:
     """Return which pools are meant; a job's id says in which one it is. Raises ConfigError."""
     known = [*configuration.pools, keys.SYSTEM]
-    if job_id:
-        known = [name for name, code in configuration.pools.items() if code == job_id[-2:]]
+    if scope.tenant_id:
+        known.remove(keys.SYSTEM)
+    if scope.job_id:
+        known = [name for name, code in configuration.pools.items() if code == scope.job_id[-2:]]
     if pool is not None and pool not in known:
         raise ConfigError([f"there is no pool {pool}; there are {', '.join(known)}"])
     return known if pool is None else [pool]
 
 
 async def _ask(
-    ask: Callable[[Store, Archive, list[str]], Awaitable[T]], url: str, settings: Settings, pool: str | None, job: str
+    ask: Callable[[Store, Archive, list[str]], Awaitable[T]], url: str, settings: Settings, pool: str | None,
+    scope: Scope,
 ) -> T:  # fmt: skip
     store = Store(url)
     try:
-        pools = _pools(await store.directory.refresh(), pool, job)
+        pools = _pools(await store.directory.refresh(), pool, scope)
         return await ask(store, open_archive(store, settings), pools)
     finally:
         await store.aclose()

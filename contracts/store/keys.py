@@ -204,6 +204,16 @@ def letter_leases(pool: str) -> str:
     return f"hr:{{{pool}}}:letter_leases"
 
 
+def audit_work(pool: str) -> str:
+    """Hash: audit id -> what is to be audited, and what came of it (JSON)."""
+    return f"hr:{{{pool}}}:audit_work"
+
+
+def audit_leases(pool: str) -> str:
+    """Hash: audit id -> which process works on it, and until when that is its own."""
+    return f"hr:{{{pool}}}:audit_leases"
+
+
 def poison(pool: str) -> str:
     """Stream, capped: entries that a reader could not read, with the reason."""
     return f"hr:{{{pool}}}:poison"

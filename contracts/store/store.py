@@ -7,6 +7,7 @@ from functools import partial
 
 from redis.asyncio import Redis
 
+from contracts.asked_audit import read_asked
 from contracts.backfills import read_backfill
 from contracts.dead_letters import read_operation
 from contracts.errors import ConfigError, StoreUnavailable
@@ -68,6 +69,7 @@ class Store:
         self.backfills = Tasks(self.batcher, self.client, (keys.backfills, keys.backfill_leases), read_backfill)
         self.consumers = Consumers(self.batcher, self.client)
         self.dead_letters = DeadLetters(self.batcher, self.client)
+        self.audit_work = Tasks(self.batcher, self.client, (keys.audit_work, keys.audit_leases), read_asked)
         self.letter_work = Tasks(self.batcher, self.client, (keys.letter_work, keys.letter_leases), read_operation)
         self.claims = KeyClaims(self.batcher)
         self.questions = Questions(self.batcher, self.channel)

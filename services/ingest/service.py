@@ -24,6 +24,9 @@ from contracts.store import Store
 from contracts.store.vitals import Vitals, read_vitals
 from contracts.telemetry import Logger
 from services.ingest.app import make_app, warn_of_slow_parser
+from services.ingest.audits.handlers import AuditHandlers
+from services.ingest.audits.table import audit_routes
+from services.ingest.audits.worker import AuditWorker
 from services.ingest.authenticate import Authenticator
 from services.ingest.context import Context
 from services.ingest.dead_letters.worker import LetterWorker
@@ -166,6 +169,7 @@ class IngestService:
             asyncio.create_task(profile_folder.follow(self.context.models, self._stop)),
             asyncio.create_task(self._uploads.sweep(self._stop)),
             asyncio.create_task(self._work_on_letters()),
+            asyncio.create_task(self._work_on_audits()),
         ]
         log.info("ingest_started", host=settings.host, port=self.port, pid=os.getpid())
 
@@ -223,6 +227,7 @@ class IngestService:
             *retry_routes(RetryHandler(context, reader, self.events)),
             *usage_routes(UsageHandler(context, self._archive)),
             *action_routes(ActionHandler(ActionReader(context, self._archive, self.events))),
+            *audit_routes(AuditHandlers(context, self._archive)),
             *document_routes(DocumentHandlers(info, _version())),
             *info_routes(info, LimitsHandler(context)),
         )
@@ -252,6 +257,10 @@ class IngestService:
     async def _work_on_letters(self) -> None:
         await self.context.opened.wait()
         await LetterWorker(self.context, JobReader(self.context)).run(self._stop)
+
+    async def _work_on_audits(self) -> None:
+        await self.context.opened.wait()
+        await AuditWorker(self.context).run(self._stop)
 
     async def _watch_capacity(self) -> None:
         await self.context.opened.wait()

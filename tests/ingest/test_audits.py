@@ -1,0 +1,117 @@
+"""Audits through the API: asked for, done by a process of their own, one at a time, and shown to whom they concern."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from contracts.archive.checkpoints import SECRET, SUBJECT, Signer
+from contracts.asked_audit import AskedAudit
+from contracts.store import keys
+from tests.ingest.api import ADMIN_KEY, Answer, Api
+
+AUDIT = "/v1/audit/verify"
+
+
+@pytest.fixture
+async def auditor(api: Api, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Key of tenant t_a that may ask for audits; who does them reads what the process was started with."""
+    settings = api.service.context.settings
+    monkeypatch.setenv("HEADRACE_REDIS__URL", settings.redis.url)
+    monkeypatch.setenv("HEADRACE_DATA_DIR", str(settings.data_dir))
+    return await api.new_key("t_a", ["audit:read", "jobs:read"])
+
+
+async def ended(api: Api, asked: Answer, key: str) -> Any:
+    """Wait until an audit is done; nothing announces it."""
+    assert asked.status == 202, asked.body
+    async with asyncio.timeout(60):
+        while True:
+            shown = await api.call("GET", asked.headers["location"], key=key)
+            assert shown.status == 200, shown.body
+            if shown.body["status"] != "running":
+                return shown.body
+            await asyncio.sleep(0.05)
+
+
+async def test_an_audit_names_what_differs_and_a_repair_makes_it_anew(api: Api, auditor: str) -> None:
+    """The same document as the command line's; what came of it is in the log, with who asked and why."""
+    job_id, other = await api.job(), await api.job()
+    stranger = await api.tenant("t_b", ["audit:read"])
+    await api.store.client.hset(keys.job("default", job_id), "pr", "high")
+
+    asked = await api.call("POST", AUDIT, key=auditor, json={"jobId": job_id})
+    second = await api.admin("POST", AUDIT)
+    unseen = await api.call("GET", asked.headers["location"], key=stranger)
+    found = await ended(api, asked, auditor)
+    repair = await api.admin("POST", "/v1/audit/repair", json={"reason": "a foreign hand"})
+    repaired = await ended(api, repair, ADMIN_KEY)
+
+    assert (second.status, second.code, unseen.code) == (409, "audit_under_way", "audit_not_found")
+    assert (found["ok"], found["chainOk"], found["error"], found["tenantId"], found["events"]) == (
+        False, None, None, "t_a", 1
+    )  # fmt: skip
+    (jobs,) = [each for each in found["pools"][0]["projections"] if each["name"] == "jobs"]
+    assert (jobs["rows"], jobs["differing"], jobs["sample"][0][: len(job_id)]) == (1, 1, job_id)
+    assert other not in str(found)
+    assert (repaired["ok"], repaired["chainOk"], repaired["pools"][0]["repair"]["rebuilt"]) == (True, True, {"jobs": 1})
+    told = await api.admin("GET", "/admin/v1/events?type=audit.*,projection.*")
+    assert [each["type"] for each in told.body["data"]].count("projection.rebuilt") == 1
+    assert "a foreign hand" in str(told.body)
+
+
+async def test_a_tenant_audits_its_own_jobs_and_repairs_nothing(api: Api, auditor: str) -> None:
+    stranger = await api.job(key=await api.tenant("t_b"))
+
+    answers = [
+        await api.call("POST", AUDIT, key=auditor, json={"tenantId": "t_b"}),
+        await api.call("POST", AUDIT, key=auditor, json={"jobId": stranger}),
+        await api.call("POST", AUDIT, key=auditor, json={"pool": "nowhere"}),
+        await api.call("POST", AUDIT, key=auditor, json={"after": "yesterday"}),
+        await api.call("POST", "/v1/audit/repair", key=auditor, json={"reason": "r"}),
+        await api.admin("POST", "/v1/audit/repair", json={"reason": ""}),
+        await api.call("POST", AUDIT),
+    ]
+
+    assert [(each.status, each.code) for each in answers] == [
+        (404, "tenant_not_found"), (404, "job_not_found"), (404, "pool_not_found"), (422, "invalid_input"),
+        (403, "missing_scope"), (422, "invalid_input"), (403, "missing_scope"),
+    ]  # fmt: skip
+
+
+async def test_checkpoints_are_listed_by_page_with_what_they_are_worth(api: Api, auditor: str) -> None:
+
+    seed = await api.store.directory.keep_secret(SECRET, "07" * 32)
+    for number, signer in enumerate((Signer(bytes.fromhex(seed)), Signer(bytes(32)))):
+        event = signer.sign("default", 1, f"{number + 1}-0", number, "ab" * 32)
+        await api.store.note("default", SUBJECT, event, f"c{number}")
+
+    first = await api.get("/v1/audit/checkpoints?limit=1", key=auditor)
+    second = await api.get(f"/v1/audit/checkpoints?limit=1&cursor={first.body['nextCursor']}", key=auditor)
+    rest = await api.get(f"/v1/audit/checkpoints?cursor={second.body['nextCursor']}", key=auditor)
+    foreign = await api.get(f"/v1/audit/checkpoints?pool=large&cursor={first.body['nextCursor']}", key=auditor)
+
+    assert [each["genuine"] for page in (first, second) for each in page.body["data"]] == [True, False]
+    assert (rest.body["data"], rest.body["hasMore"], foreign.code) == ([], False, "bad_cursor")
+
+
+async def test_an_audit_whose_process_died_is_begun_anew_and_one_that_cannot_run_says_so(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process took it and is gone: its lease runs out. The one after it waits for that."""
+    monkeypatch.setattr(AskedAudit, "words", lambda asked: ["nonsense" if asked.id == "aud_new" else "version"])
+    store = api.store
+    old = AskedAudit("aud_old", by="key_x", asked_ms=1)
+    await store.audit_work.ask(keys.SYSTEM, old)
+    assert await store.audit_work.claim(keys.SYSTEM, "gone", 500) == old
+    await store.audit_work.ask(keys.SYSTEM, AskedAudit("aud_new", by="key_x", asked_ms=2))
+
+    async with asyncio.timeout(60):
+        while not all(each.done_ms for each in await store.audit_work.all(keys.SYSTEM)):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+    first, second = await store.audit_work.all(keys.SYSTEM)
+    assert (first.error, "nonsense" in second.error) == ("it ended with 0", True)
+    assert first.done_ms <= second.done_ms
+    shown = await api.admin("GET", f"{AUDIT}/aud_new")
+    assert (shown.body["status"], shown.body["ok"]) == ("failed", None)
