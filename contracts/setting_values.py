@@ -64,6 +64,16 @@ def _topic(value: str) -> str:
     return value
 
 
+def read_topic(text: str) -> tuple[str, str] | None:
+    """Return the servers and the topic of `kafka://host:port,host:port/topic`; None for nothing.
+
+    >>> read_topic("kafka://one:9092,two:9093/events")
+    ('one:9092,two:9093', 'events')
+    """
+    servers, _, topic = text.removeprefix("kafka://").partition("/")
+    return (servers, topic) if topic else None
+
+
 def _admin_key(key: SecretStr) -> SecretStr:
     if not _ADMIN_KEY.fullmatch(key.get_secret_value()):
         raise ValueError("an admin key has 16 to 256 printable characters and no space")

@@ -35,6 +35,7 @@ from contracts.setting_values import (
     ProxyUrl,
     PublicUrl,
     Seconds,
+    read_topic,
 )
 from contracts.webhook_target import PUBLIC_PORTS, AllowPrivate
 
@@ -158,8 +159,37 @@ class NotifierSettings(Group):
 
     def topic(self) -> tuple[str, str] | None:
         """Return the servers and the topic of Kafka; None for the logs themselves."""
-        servers, _, topic = self.source.removeprefix("kafka://").partition("/")
-        return (servers, topic) if topic else None
+        return read_topic(self.source)
+
+
+class KafkaSettings(Group):
+    """The cluster that logs are mirrored to, and that a notifier may read: where, and how it is reached."""
+
+    mirror: KafkaTopic = ""  # kafka://host:port/topic to copy all logs to; empty: no mirror runs
+    idempotent: bool = True  # the broker drops what it was sent twice; off for brokers that cannot
+    tls: bool = False
+    ca_file: str = ""  # whose certificates are trusted; empty: those the system trusts
+    client_cert_file: str = ""  # who we are, for brokers that ask by certificate
+    client_key_file: str = ""
+    sasl: Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = ""
+    user: str = ""
+    password: SecretStr | None = None
+
+    def topic(self) -> tuple[str, str] | None:
+        """Return the servers and the topic of the mirror; None without one."""
+        return read_topic(self.mirror)
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        if bool(self.sasl) != (bool(self.user) and self.password is not None):
+            raise ValueError("SASL, USER and PASSWORD (or PASSWORD_FILE) are set together, or none of them")
+        if self.sasl == "PLAIN" and not self.tls:  # the password would be read by whoever is on the way
+            raise ValueError("SASL PLAIN sends the password as it is: set TLS, or use SCRAM-SHA-512")
+        if not self.tls and (self.ca_file or self.client_cert_file or self.client_key_file):
+            raise ValueError("the files of certificates are of no use without TLS=true")
+        if self.client_key_file and not self.client_cert_file:
+            raise ValueError("CLIENT_KEY_FILE belongs to a CLIENT_CERT_FILE")
+        return self
 
 
 class RetentionSettings(Group):
@@ -237,6 +267,7 @@ class Settings(Group):
     retry: RetrySettings = RetrySettings()
     webhook: WebhookSettings = WebhookSettings()
     notifier: NotifierSettings = NotifierSettings()
+    kafka: KafkaSettings = KafkaSettings()
     retention: RetentionSettings = RetentionSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     archive: ArchiveSettings = ArchiveSettings()
@@ -267,8 +298,8 @@ def load_settings(environ: Mapping[str, str]) -> Settings:
 
 def _place(tree: dict[str, object], name: str, value: str, faults: list[str]) -> None:
     path = name[len(PREFIX) :].lower().split("__")
-    if path[-1] in ("key_file",):
-        path[-1], value = "key", _read_secret(name, value, faults)
+    if path[-1] in ("key_file", "password_file"):
+        path[-1], value = path[-1].removesuffix("_file"), _read_secret(name, value, faults)
     node = tree
     for part in path[:-1]:
         child = node.setdefault(part, {})

@@ -11,6 +11,8 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.errors import KafkaError
 
 from contracts.errors import Unavailable
+from contracts.kafka.connection import Topic
+from contracts.kafka.reasons import reason_of
 
 GROUP = "headrace-notifier"
 # A member that was killed holds its partitions for so long; 6 s is the least that brokers allow by default.
@@ -32,15 +34,15 @@ class Record:
 class TopicReader:
     """Opened with `open`; `revoked` is awaited before partitions go to another member."""
 
-    def __init__(self, servers: str, topic: str, revoked: Revoked) -> None:
-        self._servers, self.topic, self._revoked = servers, topic, revoked
+    def __init__(self, topic: Topic, revoked: Revoked) -> None:
+        self._cluster, self.topic, self._revoked = topic.cluster, topic.name, revoked
         self._consumer: Any = None
 
     async def open(self) -> None:
         """Join the group. Raises Unavailable."""
         await self.aclose()
         consumer: Any = AIOKafkaConsumer(
-            bootstrap_servers=self._servers,
+            **self._cluster.options(),
             group_id=GROUP,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -50,9 +52,9 @@ class TopicReader:
         consumer.subscribe([self.topic], listener=_Listener(self._revoked))
         try:
             await consumer.start()
-        except (KafkaError, OSError) as error:
+        except Exception as error:  # aiokafka also raises what is no KafkaError, such as KeyError for a wrong password
             await consumer.stop()
-            raise Unavailable("Kafka", str(error)) from error
+            raise Unavailable("Kafka", reason_of(error)) from error
         self._consumer = consumer
 
     async def read(self, most: int, block_ms: int) -> list[Record]:

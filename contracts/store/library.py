@@ -8,10 +8,9 @@ import hashlib
 from functools import cache
 from importlib import resources
 
-SHARED = ("_prelude", "_deliveries", "_order", "_circuit")
+SHARED = ("_prelude", "_cursor", "_deliveries", "_order", "_circuit")
 # In this order: `release_and_start` uses what `emit` and `start` define; `claim_key` and `take_upload`, what
-# `take_submit` does; `redeliver`, what `revive` does; `forget` and `fork`, what
-# `trim` does.
+# `take_submit` does; `redeliver`, what `revive` does.
 VERBS = (
     "open", "admit", "refuse", "append", "lead", "resign", "turn", "register", "heartbeat", "announce", "start",
     "emit", "release_and_start", "decline", "history", "tenants", "page", "plan", "due_endpoints", "claim",
@@ -23,6 +22,7 @@ VERBS = (
     "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint", "fork",
     "rebuild", "recount",
     "tally",
+    "lead_mirror", "move_mirror", "note_planned",
 )  # fmt: skip
 
 _REGISTER = """

@@ -29,6 +29,7 @@ from contracts.store.jobs import Jobs
 from contracts.store.leadership import Leadership
 from contracts.store.live import Live
 from contracts.store.log import GroupReader, LogReader
+from contracts.store.mirror import MirrorCalls
 from contracts.store.questions import Questions
 from contracts.store.readers import last_position, needed_from, read_entry
 from contracts.store.repairs import Repairs
@@ -80,6 +81,7 @@ class Store:
         self.usage = UsageCalls(self.batcher, self.client)
         self.audit = AuditReads(self.client)
         self.repairs = Repairs(self.batcher)
+        self.mirror = MirrorCalls(self.batcher)
         self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())
 
     def channel(self) -> Channel:

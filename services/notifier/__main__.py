@@ -14,6 +14,7 @@ import uvloop
 from contracts.archive import open_archive
 from contracts.deliveries import circuit_of
 from contracts.errors import ConfigError
+from contracts.kafka.connection import topic_at
 from contracts.outbound.guard import Outbound
 from contracts.retry import Schedule
 from contracts.secrecy import hide_this_process
@@ -59,6 +60,7 @@ def check(settings: Settings) -> None:
 async def serve(settings: Settings, log: Logger) -> bool:
     """Put the notifier together and run it; returns whether to start it again."""
     stop = asyncio.Event()
+    topic = topic_at(settings.notifier.topic(), settings.kafka)
     for number in STOPS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
@@ -78,7 +80,7 @@ async def serve(settings: Settings, log: Logger) -> bool:
     courier = Courier(store, sender, plan=plan, places=places, log=log)
     try:
         identity = Identity(consumer_name(), settings.public_url)
-        again = await Notifier(store, courier, identity, log, topic=settings.notifier.topic()).run(stop)
+        again = await Notifier(store, courier, identity, log, topic=topic).run(stop)
         signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # one that comes now is heard by what begins anew
         return again and not stop.is_set()
     finally:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from contracts.errors import StoreUnavailable
 from contracts.ids import SYSTEM_CODE
+from contracts.kafka.connection import Topic
 from contracts.store import Store, keys
 from contracts.store.log import pause
 from contracts.telemetry import Logger
@@ -57,10 +58,10 @@ class Notifier:
         identity: Identity,
         log: Logger,
         *,
-        topic: tuple[str, str] | None = None,
+        topic: Topic | None = None,
         block_ms: int = BLOCK_MS,
     ) -> None:
-        """`topic`: servers and topic of Kafka, to be read instead of the logs."""
+        """`topic`: of Kafka, to be read instead of the logs."""
         self._store = store
         self._courier = courier
         self._identity = identity
@@ -147,7 +148,7 @@ class Notifier:
     def _assemble(self, projection: ModuleType, planners: dict[str, Planner]) -> AgentApp:
         feed = projection.from_groups(self._store, self._identity.consumer, self._log, self._block_ms, self._note_fork)
         if self._topic is not None:
-            of_pools = projection.from_kafka(self._store, *self._topic, self._log, self._block_ms)
+            of_pools = projection.from_kafka(self._store, self._topic, self._log, self._block_ms)
             feed = projection.with_configuration(of_pools, feed)
         couriers = [projection.Running(partial(self._courier.run, pool), self._courier.wake) for pool in planners]
         follower = projection.Running(self._store.directory.follow)

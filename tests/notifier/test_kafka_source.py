@@ -14,6 +14,7 @@ import structlog.testing
 import structlog.typing
 
 from contracts.agents.batch import Batch
+from contracts.kafka.connection import Cluster, Topic
 from contracts.store import Store, keys
 from contracts.store.deliveries import PlannedDelivery
 from services.notifier.payload import Links
@@ -96,7 +97,7 @@ async def some_jobs(store: Store, count: int) -> None:
 
 
 def from_topic(store: Store, broker: Broker, topic: str) -> Feed:
-    return from_kafka(store, broker.servers, topic, LOG, 100)
+    return from_kafka(store, Topic(Cluster(broker.servers), topic), LOG, 100)
 
 
 async def test_deliveries_equal_those_of_the_log_itself(store, broker, topic) -> None:
@@ -166,7 +167,7 @@ async def test_a_broker_that_comes_late_is_read_and_what_was_not_handled_is_read
     records = await records_of(store)
     await broker.send("late", records)
     with closed_port() as address, structlog.testing.capture_logs() as told:
-        source = KafkaSource(store, address, "late", {POOL: hand_over}, LOG, block_ms=100)
+        source = KafkaSource(store, Topic(Cluster(address), "late"), {POOL: hand_over}, LOG, block_ms=100)
         await source.start()
         await until(lambda: has_failed(told))
     async with door(address, broker.servers):

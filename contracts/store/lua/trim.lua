@@ -5,22 +5,13 @@
 --       position: the first that is kept for sure: the last one sealed, folded by the snapshot and handed to each group
 -- Events none
 -- Guard another token; nothing that is not sealed, in the scheduler's snapshot, and done with by every group is removed
-local function before(a, b)
-  local a_ms, a_seq = string.match(a, '^(%d+)-(%d+)$')
-  local b_ms, b_seq = string.match(b, '^(%d+)-(%d+)$')
-  if tonumber(a_ms) ~= tonumber(b_ms) then return tonumber(a_ms) < tonumber(b_ms) end
-  return tonumber(a_seq) < tonumber(b_seq)
-end
-
 local function trim(keys, args)
   local h = redis.call('HMGET', keys[1], 'token', 'upto')
   if h[1] ~= args[1] then return {WORDS.fenced} end
   local bound = h[2]
   local function needs(position) if before(position, bound) then bound = position end end
   needs(redis.call('HGET', keys[4], 'position') or '0-0')
-  for _, fields in ipairs(redis.call('XINFO', 'GROUPS', keys[2])) do
-    local group = {}
-    for i = 1, #fields, 2 do group[fields[i]] = fields[i + 1] end
+  for _, group in ipairs(groups_of(keys[2])) do
     needs(group['last-delivered-id'])
     if group.pending > 0 then needs(redis.call('XPENDING', keys[2], group.name)[2]) end
   end

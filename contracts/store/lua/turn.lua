@@ -39,8 +39,10 @@ local function turn(keys, args)
     redis.pcall('XGROUP', 'CREATE', keys[2], 'scheduler', args[5], 'MKSTREAM', 'ENTRIESREAD', args[6])
   end
   if args[7] ~= '' and not archived then
-    redis.call('HSET', keys[4], 'trimmed', args[7])
-    redis.call('XTRIM', keys[2], 'MINID', '~', args[7], 'LIMIT', 10000)
+    local mirror, below = group_of(keys[2], 'mirror'), args[7]
+    if mirror and before(mirror['last-delivered-id'], below) then below = mirror['last-delivered-id'] end
+    redis.call('HSET', keys[4], 'trimmed', below)
+    redis.call('XTRIM', keys[2], 'MINID', '~', below, 'LIMIT', 10000)
   end
   return {WORDS.applied, stamp, last, answer}
 end

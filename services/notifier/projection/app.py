@@ -12,6 +12,7 @@ from contracts.agents import assembling
 from contracts.agents.assembling import Feed, HandOver
 from contracts.agents.beside import Running
 from contracts.agents.frontier import AgentApp
+from contracts.kafka.connection import Topic
 from contracts.store import Store, keys
 from contracts.telemetry import Logger
 from services.notifier.planner import Planner
@@ -39,11 +40,11 @@ def from_groups(
     return feed
 
 
-def from_kafka(store: Store, servers: str, topic: str, log: Logger, block_ms: int) -> Feed:
+def from_kafka(store: Store, topic: Topic, log: Logger, block_ms: int) -> Feed:
     """Return a feed that reads the records of all pools from one topic."""
 
     def feed(channels: Mapping[str, HandOver]) -> Sequence[Service]:
-        return [KafkaSource(store, servers, topic, channels, log, block_ms=block_ms)]
+        return [KafkaSource(store, topic, channels, log, block_ms=block_ms)]
 
     return feed
 

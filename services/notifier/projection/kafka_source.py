@@ -16,6 +16,7 @@ from contracts.agents.batch import Batch
 from contracts.agents.reading import Reading
 from contracts.envelope import entry_of
 from contracts.errors import Corrupt, Unavailable
+from contracts.kafka.connection import Topic
 from contracts.kafka.reader import Record, TopicReader
 from contracts.positions import Position
 from contracts.store import Store
@@ -29,6 +30,7 @@ DRAIN_S = 3.0
 HAND_ON_S = 2.0  # how long others wait for partitions that go to them
 
 Parts = dict[str, list[Entry | Poison]]
+Reached = dict[str, dict[int, str]]
 
 
 class KafkaSource(Reading):
@@ -37,8 +39,7 @@ class KafkaSource(Reading):
     def __init__(
         self,
         store: Store,
-        servers: str,
-        topic: str,
+        topic: Topic,
         channels: Mapping[str, Callable[[Batch], None]],
         log: Logger,
         *,
@@ -46,10 +47,12 @@ class KafkaSource(Reading):
     ) -> None:
         super().__init__(log)
         self._store, self._channels, self._block_ms = store, channels, block_ms
-        self._reader = TopicReader(servers, topic, self._on_revoked)
+        self._reader = TopicReader(topic, self._on_revoked)
         self._round: dict[int, int] = {}  # what the round in hand allows to commit, by partition
         self._is_whole = True  # whether each part of it that is settled was handled
         self._due: dict[int, int] = {}  # to be committed
+        self._reached: Reached = {}  # how far the round in hand plans each pool, by partition
+        self._planned: Reached = {}  # to be told, so that the logs may be trimmed
 
     async def on_stop(self) -> None:
         """Read nothing more, let the agents finish and commit what they were given, and leave the group."""
@@ -87,8 +90,14 @@ class KafkaSource(Reading):
         self._in_hand.remove()
         if self._in_hand.is_empty and self._is_whole:
             self._due |= self._round
+            for pool, upto in self._reached.items():
+                self._planned.setdefault(pool, {}).update(upto)
 
     async def _commit(self) -> None:
+        """Say what is planned, then commit it: the other way round a kill in between would say it never."""
+        for pool, upto in list(self._planned.items()):
+            await self._store.mirror.planned(pool, self._reader.topic, upto)
+            self._planned.pop(pool, None)
         if offsets := dict(self._due):
             await self._reader.commit(offsets)
             self._due = {at: offset for at, offset in self._due.items() if offset != offsets[at]}
@@ -99,15 +108,18 @@ class KafkaSource(Reading):
             async with asyncio.timeout(HAND_ON_S):
                 await self._in_hand.until(0)
                 await self._commit()
-        self._due, self._round = {}, {}
+        self._due, self._round, self._planned, self._reached = {}, {}, {}, {}
 
     async def _parts(self, records: Sequence[Record]) -> Parts:
         """Sort records by the pool that their events are of; what cannot be read goes to the first of them."""
         parts: Parts = {}
+        self._reached = {}
         for record in records:
             try:
                 position, entry = _read(record)
-                parts.setdefault(await self._pool(position), []).append(entry)
+                pool = await self._pool(position)
+                parts.setdefault(pool, []).append(entry)
+                self._reached.setdefault(pool, {})[record.partition] = entry.position
             except Unavailable:
                 raise
             except Exception as error:  # one that nobody foresaw must not stand before all others
