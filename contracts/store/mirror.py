@@ -15,7 +15,11 @@ from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
 from contracts.store.log import Poison
 from contracts.store.words import Word
-from contracts.store.write import KeyRing, Write, encode
+
+ELSEWHERE = (
+    "HEADRACE_KAFKA__MIRROR: pool {pool} is mirrored to topic {topic}: name that one, or `headrace consumers drop "
+    "{pool} mirror` to begin anew with the oldest event"
+)
 
 
 class Hold(NamedTuple):
@@ -51,8 +55,7 @@ class MirrorCalls:
         args = [now_ms, token, lease_ms, topic, reason, failures]
         parts = replies.texts(await self._call("lead_mirror", _keys(pool), args))
         if parts[0] == Word.CONFLICT:
-            raise ConfigError([f"HEADRACE_KAFKA__MIRROR: pool {pool} is mirrored to topic {parts[1]}: name that one, "
-                               f"or `headrace consumers drop mirror` to begin anew with the oldest event"])  # fmt: skip
+            raise ConfigError([ELSEWHERE.format(pool=pool, topic=parts[1])])
         return Hold(parts[1], int(parts[2])) if parts[0] == Word.APPLIED else None
 
     async def resign(self, pool: str, token: str) -> replies.Reply:
@@ -72,11 +75,6 @@ class MirrorCalls:
         """Say up to where partitions are planned; returns where the group `notifier` stands, None: not our mirror's."""
         parts = replies.texts(await self._call("note_planned", _keys(pool), [topic, _places(upto)]))
         return parts[1] if parts[0] == Word.APPLIED else None
-
-    async def drop(self, pool: str, write: Write, now_ms: int = 0) -> replies.Reply:
-        """Keep the log for no mirror any more. REFUSED while one runs, GONE where none was."""
-        ring = KeyRing(pool, _keys(pool))
-        return replies.reply(await self._call("drop_mirror", ring.keys, [now_ms, encode(write, ring)]))
 
 
 def _keys(pool: str) -> list[str]:

@@ -3,7 +3,9 @@
 Promises two round trips at most and no judgement: whoever reads decides what is too much.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
@@ -13,6 +15,8 @@ from contracts.positions import entry_ms
 from contracts.store import keys
 from contracts.store.clients import LOST, as_text
 
+PER_POOL = 5  # answers
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveVitals:
@@ -20,6 +24,19 @@ class ArchiveVitals:
 
     until_ms: int
     entries: int
+    behind_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorVitals:
+    """A pool's mirror: until when a process holds it, where it writes, why it does not, what it did, how late it is."""
+
+    until_ms: int
+    topic: str
+    reason: str = ""
+    records: int = 0
+    set_aside: int = 0
+    failures: int = 0
     behind_ms: int = 0
 
 
@@ -38,6 +55,7 @@ class Vitals:
     set_aside: dict[str, int] = field(default_factory=dict)  # jobs and slots out of choice after a mismatch, per pool
     archives: dict[str, ArchiveVitals] = field(default_factory=dict)  # of pools that ever had an archivist
     epochs: dict[str, int] = field(default_factory=dict)  # of the logs; 0: the pool is not open
+    mirrors: dict[str, MirrorVitals] = field(default_factory=dict)  # of pools whose log is, or was, mirrored
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +75,13 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
         pipe.memory_usage(keys.log(pool), samples=5)
         pipe.hmget(keys.leader(pool), ["until", "aside"])
         pipe.hmget(keys.archive(pool), ["until", "count", "upto"])
-        pipe.hget(keys.meta(pool), "epoch")
+        pipe.hmget(keys.meta(pool), ["epoch", "cursor:mirror"])
+        pipe.hmget(keys.mirror(pool), ["until", "topic", "reason", "count", "aside", "failures"])
     try:
         (seconds, micros), info, *rest = await pipe.execute()
         now_ms = int(seconds) * 1000 + int(micros) // 1000
-        archives = await _archives(client, now_ms, dict(zip(pools, rest[2::4], strict=True)))
+        of = {pool: rest[at * PER_POOL : (at + 1) * PER_POOL] for at, pool in enumerate(pools)}
+        behind = await _behind(client, now_ms, of)
     except (*LOST, ResponseError) as error:
         raise StoreUnavailable(str(error)) from error
     limit = int(info.get("maxmemory", 0))
@@ -72,27 +92,35 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
         delayed_fsync_count=int(info.get("aof_delayed_fsync", 0)),
         eviction_policy=str(info.get("maxmemory_policy", "")),
         keeps_file=bool(int(info.get("aof_enabled", 0))),
-        log_bytes={pool: int(used or 0) for pool, used in zip(pools, rest[::4], strict=True)},
-        leader_until_ms={pool: int(until or 0) for pool, (until, _) in zip(pools, rest[1::4], strict=True)},
-        set_aside={pool: int(count or 0) for pool, (_, count) in zip(pools, rest[1::4], strict=True)},
-        archives=archives,
-        epochs={pool: int(epoch or 0) for pool, epoch in zip(pools, rest[3::4], strict=True)},
+        log_bytes={pool: int(row[0] or 0) for pool, row in of.items()},
+        leader_until_ms={pool: int(row[1][0] or 0) for pool, row in of.items()},
+        set_aside={pool: int(row[1][1] or 0) for pool, row in of.items()},
+        archives={
+            pool: ArchiveVitals(int(row[2][0] or 0), int(row[2][1] or 0), behind[pool][0])
+            for pool, row in of.items()
+            if row[2][2] is not None
+        },
+        epochs={pool: int(row[3][0] or 0) for pool, row in of.items()},
+        mirrors={pool: _mirror(row[4], behind[pool][1]) for pool, row in of.items() if row[4][1] is not None},
     )
 
 
-async def _archives(client: Redis, now_ms: int, told: dict[str, list[bytes | None]]) -> dict[str, ArchiveVitals]:
-    """Return how the archives do; `told` is `until`, `count` and `upto` of each pool."""
-    pools = {pool: fields for pool, fields in told.items() if fields[2] is not None}
+def _mirror(told: Sequence[bytes | None], behind_ms: int) -> MirrorVitals:
+    until, topic, reason, records, aside, failures = (as_text(each or b"") for each in told)
+    return MirrorVitals(
+        int(until or 0), topic, reason, int(records or 0), int(aside or 0), int(failures or 0), behind_ms
+    )  # fmt: skip
+
+
+async def _behind(client: Redis, now_ms: int, of: Mapping[str, Sequence[Any]]) -> dict[str, tuple[int, int]]:
+    """Return how old the oldest entry is that the archive of a pool lacks, and that its mirror lacks; 0: none."""
     pipe = client.pipeline(transaction=False)
-    for pool, fields in pools.items():
-        pipe.xrange(keys.log(pool), min=f"({as_text(fields[2] or b'')}", count=1)
-    waiting = await pipe.execute() if pools else []
-    return {
-        pool: ArchiveVitals(
-            int(fields[0] or 0), int(fields[1] or 0), max(0, now_ms - entry_ms(as_text(first[0][0]))) if first else 0
-        )
-        for (pool, fields), first in zip(pools.items(), waiting, strict=True)
-    }
+    for pool, row in of.items():
+        for upto in (row[2][2], row[3][1]):
+            pipe.xrange(keys.log(pool), min=f"({as_text(upto or b'0-0')}", count=1)
+    firsts = await pipe.execute()
+    ages = [max(0, now_ms - entry_ms(as_text(first[0][0]))) if first else 0 for first in firsts]
+    return dict(zip(of, zip(ages[::2], ages[1::2], strict=True), strict=True))
 
 
 async def read_usage(client: Redis, pool: str, tenant_id: str) -> Usage:

@@ -62,8 +62,14 @@ def service_specs(
     python: str,
     environment: Mapping[str, str],
     devices_each: Sequence[str] | None = None,
+    *,
+    mirror: bool = False,
 ) -> tuple[ServiceSpec, ...]:
-    """One entry per process, in the order of starting. `devices_each`: of each worker, where they differ."""
+    """One entry per process, in the order of starting. `devices_each`: of each worker, where they differ.
+
+    Args:
+        mirror: whether the logs are mirrored: by a process of its own, which is the archivist's.
+    """
     counts = {"gpu_worker": workers}
 
     def own(service: str, index: int) -> Mapping[str, str]:
@@ -71,11 +77,14 @@ def service_specs(
             return environment
         return {**environment, "HEADRACE_WORKER__DEVICES": devices_each[index]}
 
-    return tuple(
+    specs = [
         ServiceSpec(service, _name(service, index), _command(python, service), own(service, index))
         for service in built
         for index in range(counts.get(service, 1))
-    )
+    ]
+    if mirror and "archivist" in built:
+        specs.append(ServiceSpec("archivist", "mirror", _command(python, "archivist.mirror"), environment))
+    return tuple(specs)
 
 
 def _name(service: str, index: int) -> str:

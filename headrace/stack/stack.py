@@ -153,7 +153,10 @@ class Stack:
         self._keeper.check()
         kept_fds = [services_fd, *([self.store.lock_fd] if self.store else [])]
         each = self._wishes.devices_each
-        for spec in plan.service_specs(built, self._wishes.workers, sys.executable, environment, each):
+        mirror = bool(self._settings.kafka.mirror)
+        for spec in plan.service_specs(
+            built, self._wishes.workers, sys.executable, environment, each, mirror=mirror
+        ):  # fmt: skip
             self._children.append(self._start_service(spec, kept_fds))
         self._background = [asyncio.create_task(self._keep_echoing()), asyncio.create_task(self._keep_checking())]
 

@@ -14,9 +14,10 @@ from prometheus_client.registry import Collector
 from contracts.consumers import Standing
 from contracts.deliveries import Survey
 from contracts.questions import Backlog
-from contracts.store.vitals import Vitals
+from contracts.store.vitals import MirrorVitals, Vitals
 from services.ingest.delivery_metrics import delivery_metrics
 from services.ingest.durations import Durations
+from services.ingest.mirror_metrics import mirror_metrics
 from services.ingest.operator_metrics import operator_metrics
 from services.ingest.stream_figures import StreamFigures
 
@@ -64,6 +65,8 @@ class IngestMetrics(Collector):
         self._surveys: dict[str, Survey] = {}
         self._standings: dict[str, list[Standing]] = {}
         self._letters: dict[str, int] = {}
+        self._mirrors: dict[str, MirrorVitals] = {}
+        self._now_ms = 0
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -100,6 +103,11 @@ class IngestMetrics(Collector):
         for pool, each in (vitals.archives if vitals is not None else {}).items():
             self.archive_entries.labels(pool).set(each.entries)
             self.archive_behind.labels(pool).set(each.behind_ms / 1000)
+
+    def note_mirrors(self, vitals: Vitals | None) -> None:
+        """Take how the mirrors of the pools do; a pool without one has no series."""
+        self._mirrors = dict(vitals.mirrors) if vitals is not None else {}
+        self._now_ms = vitals.now_ms if vitals is not None else 0
 
     def note_set_aside(self, vitals: Vitals | None) -> None:
         """Take what the leaders have set aside in their pools."""
@@ -139,6 +147,7 @@ class IngestMetrics(Collector):
         yield from delivery_metrics(self._surveys)
         yield from self.streams.collect()
         yield from operator_metrics(self._standings, self._letters)
+        yield from mirror_metrics(self._mirrors, self._now_ms)
 
     def render(self) -> bytes:
         """Return the Prometheus text format."""

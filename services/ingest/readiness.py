@@ -26,6 +26,8 @@ FSYNC_WINDOW_PROBES = 10
 
 # A leader that died is replaced within its lease of a few seconds; longer means that nothing is being scheduled.
 LEADERLESS_S = 10.0
+# A mirror that starts again is back within its lease; longer, and the log grows for nobody.
+MIRRORLESS_MS = 30_000
 NOT_PROBED = "not probed yet"
 
 JsonObject = dict[str, object]
@@ -130,7 +132,14 @@ class Readiness:
                     pool: {"leads": each.until_ms > vitals.now_ms, "behindSeconds": each.behind_ms // 1000}
                     for pool, each in vitals.archives.items()
                 },
-            }
+                "mirror": {
+                    pool: {
+                        "runs": each.until_ms > vitals.now_ms, "topic": each.topic, "reason": each.reason,
+                        "behindSeconds": each.behind_ms // 1000,
+                    }
+                    for pool, each in vitals.mirrors.items()
+                },
+            }  # fmt: skip
         return document
 
     def _note_leaders(self, vitals: Vitals) -> None:
@@ -179,4 +188,10 @@ def warnings_of(vitals: Vitals) -> list[str]:
         found.append("appendonly is off: what the store holds is lost with its process")
     if vitals.eviction_policy != "noeviction":
         found.append(f"maxmemory-policy is {vitals.eviction_policy or 'unknown'}: it should be noeviction")
+    for pool, mirror in vitals.mirrors.items():
+        if mirror.until_ms + MIRRORLESS_MS < vitals.now_ms:
+            found.append(
+                f"nobody mirrors pool {pool} to {mirror.topic} any more, and its log is kept for that: start the "
+                f"mirror, or `headrace consumers drop {pool} mirror`"
+            )
     return found

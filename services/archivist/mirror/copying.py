@@ -41,8 +41,9 @@ class Copier:
     def __init__(
         self, store: Store, archive: Archive, pool: PoolMeta, public_url: str, writer: TopicWriter, log: Logger
     ) -> None:  # fmt: skip
-        self._archive, self._pool, self._public_url, self.writer = archive, pool, public_url, writer
-        self._jobs = PoolJobs(store, archive, pool.name)
+        self._store, self._archive, self._pool, self._public_url = store, archive, pool, public_url
+        self.writer = writer
+        self.forget()
         self._log = log.bind(pool=pool.name)
         self._ending = asyncio.Event()
         self.epoch = pool.epoch
@@ -54,6 +55,10 @@ class Copier:
         """Copy batch after batch."""
         async for batch in batches:
             await self.copy_all(batch.entries)
+
+    def forget(self) -> None:
+        """Rely on nothing that was read of jobs before."""
+        self._jobs = PoolJobs(self._store, self._archive, self._pool.name)
 
     def give_back(self, *, now: bool = True) -> None:
         """Try no longer; `now` False takes that back."""

@@ -19,6 +19,7 @@ from contracts.errors import ConfigError, StoreUnavailable, Unavailable
 from contracts.ids import mint_token
 from contracts.positions import START, before
 from contracts.store import Store
+from contracts.store.anchored import Forked
 from contracts.store.log import Poison
 from contracts.store.mirror import Hold, Moved
 from contracts.telemetry import Logger
@@ -45,7 +46,7 @@ class MirrorSource(Reading):
         self._store, self._pool, self._copier, self._hand_over = store, pool, copier, hand_over
         self._block_ms, self._lease_ms = block_ms, lease_ms
         self._token = mint_token(random.SystemRandom().getrandbits(80))
-        self._tail = store.tail(pool, START)
+        self._tail = store.anchored(pool, START)
         self._cursor: str | None = None  # None: another process has the pool, or nobody yet
         self._due: Moved | None = None  # what the topic has and the store was not told yet
         self.fault: ConfigError | None = None
@@ -88,7 +89,9 @@ class MirrorSource(Reading):
             return
         stood, entries = (self._cursor, self._copier.epoch), await self._next()
         # A log that began a new epoch meanwhile: of which one the entries are, nobody can say. They are read again.
-        if not entries or not await self._holds() or (self._cursor, self._copier.epoch) != stood:
+        if not entries:
+            return
+        if not await self._holds() or (self._cursor, self._copier.epoch) != stood:
             self._begin_again()
             return
         await self._copy(entries)
@@ -106,7 +109,11 @@ class MirrorSource(Reading):
             why = f"what follows is neither in the log nor in the archive, up to {gone.first}"
             self._due = Moved(before(gone.first), 0, 0, {}, [Poison(gone.after, why)])
             await self._move()
-            return []
+        except Forked as fork:  # what was copied of it and not kept by the store is in the topic all the same
+            self._log.error("log_forked", position=fork.position)
+            self._copier.forget()
+        self._begin_again()
+        return []
 
     async def _copy(self, entries: Sequence[Entry | Poison]) -> None:
         """Let the agent copy a batch. Raises Unavailable when it was given back."""
@@ -165,4 +172,4 @@ class MirrorSource(Reading):
 
     def _begin_again(self) -> None:
         if self._cursor is not None:
-            self._tail.position = self._cursor
+            self._tail.begin(self._cursor)
