@@ -8,7 +8,6 @@ GROUP_WORK = "gpu"
 GROUP_NOTIFIER = "notifier"
 GROUP_MIRROR = "mirror"  # only where the log is mirrored, or was
 GROUP_SCHEDULER = "scheduler"
-GROUP_MIRROR = "mirror"  # only where the log is mirrored, or was
 ENDED_KINDS = ("completed", "failed")  # retention differs: completed ones, and all others
 LOG_GROUPS = (GROUP_SCHEDULER, GROUP_NOTIFIER)
 

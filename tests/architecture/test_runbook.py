@@ -22,7 +22,7 @@ def setting_names() -> set[str]:
         is_group = isinstance(kind, type) and issubclass(kind, BaseModel)
         inner = [f"{group}__{name}" for name in kind.model_fields] if is_group else [group]
         names |= {PREFIX + name.upper() for name in inner}
-    return names | {f"{name}_FILE" for name in names if name.endswith("__KEY")}
+    return names | {f"{name}_FILE" for name in names if name.endswith(("__KEY", "__PASSWORD"))}
 
 
 def test_every_reason_of_readiness_has_its_line_in_the_runbook() -> None:
