@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.headrace.up_process import Up, plain_environment
 from tests.headrace.warm import Done, headrace
 
@@ -45,6 +47,42 @@ def test_an_export_is_whole_and_goes_into_an_empty_instance_only(up: Up, tmp_pat
     again = headrace(up, "events", "import", str(file), folder=tmp_path, **settings)
     assert again.exit_code == 1
     assert "has a log already" in again.err
+
+
+def test_parquet_needs_its_extra_and_a_file(up: Up, tmp_path: Path) -> None:
+    """Nobody finds out in the middle of an export, and nothing is left behind."""
+    hidden = tmp_path / "pyarrow.py"
+    hidden.write_text("raise ImportError('not installed')")
+    file = tmp_path / "log.parquet"
+    environment = plain_environment() | {"PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    command = [sys.executable, "-m", "headrace", "events", "export", str(file), "--format", "parquet"]
+    without = subprocess.run(command, cwd=up.data_dir.parent, env=environment, capture_output=True, text=True)
+
+    assert without.returncode == 2
+    assert "pip install 'headrace[parquet]'" in " ".join(without.stderr.replace("│", " ").split())
+    assert not list(tmp_path.glob("log.*"))
+
+
+def test_a_parquet_file_holds_what_the_lines_hold(up: Up, tmp_path: Path) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow: make test EXTRAS=parquet")
+    submit(up)
+    lines, file = tmp_path / "log.ndjson", tmp_path / "log.parquet"
+
+    assert events(up, "export", str(file), "--format", "parquet").exit_code == 0
+    assert events(up, "export", "-", "--format", "parquet").exit_code == 2
+    table = parquet.read_table(file)
+    assert events(up, "export", str(lines)).exit_code == 0
+
+    *told, end = [json.loads(line) for line in lines.read_text().splitlines()]
+    rows = table.to_pylist()
+    assert [row["id"] for row in rows] == [event["id"] for event in told][: len(rows)]
+    for row, event in zip(rows, told, strict=False):
+        same = {name: event.get(name) for name in ("type", "position", "sequence", "tenantId", "fence", "attempt")}
+        assert row | same == row
+        assert (json.loads(row["data"]), row["actorType"]) == (event["data"], event["actor"]["type"])
+        assert row["time"].isoformat(timespec="milliseconds").replace("+00:00", "Z") == event["time"]
+    assert parquet.read_metadata(file).metadata[b"headrace.count"] == str(len(rows)).encode()
+    assert end["count"] >= len(rows) > 0
 
 
 def test_a_job_that_completed_is_not_run_again(up: Up) -> None:
