@@ -1,4 +1,4 @@
-"""`headrace jobs`: submit, get, list, watch, explain, retry; `many_jobs` adds batch, update and cancel."""
+"""`headrace jobs`: submit, get, list, watch, explain, retry, reproduce; `many_jobs` adds batch, update and cancel."""
 
 import getpass
 import json
@@ -13,6 +13,7 @@ from headrace.exits import Exit
 from headrace.job_logs import logs
 from headrace.many_jobs import batch, cancel, update
 from headrace.output import Format, note, show_list, show_one
+from headrace.reproducing import reproduce
 from headrace.strict_json import read_json
 from headrace.waiting import explanation_rows, queue_text
 from headrace.watching import watch as watch_job
@@ -133,6 +134,7 @@ def retry(job_id: JobId, output: Output = Format.TABLE, url: Url = None, key_fil
     _show(call(lambda client: client.post(path), url, key_file, output).body, output)
 
 
+app.command()(reproduce)
 app.command()(logs)
 app.command()(batch)
 app.command()(update)

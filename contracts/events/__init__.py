@@ -82,7 +82,18 @@ from contracts.events.milestones import (
     ThumbnailReady,
 )
 from contracts.events.operators import ConsumerDropped, DeadLettersRequested, DeadLettersStopped
-from contracts.events.root import Acted, ArtifactRef, ErrorFacts, Event, Part, SlotInfo, Timings
+from contracts.events.root import (
+    Acted,
+    ArtifactRef,
+    ErrorFacts,
+    Event,
+    Manifest,
+    Match,
+    Part,
+    Reproduction,
+    SlotInfo,
+    Timings,
+)
 from contracts.events.webhooks import WebhookAttempted, WebhookExhausted
 from contracts.events.workers import (
     BudgetsRenewed,
@@ -162,6 +173,8 @@ __all__ = [
     "KeyRevoked",
     "LatentsDecoded",
     "LogCheckpointed",
+    "Manifest",
+    "Match",
     "MilestoneReached",
     "ModelLoadCompleted",
     "ModelLoadStarted",
@@ -184,6 +197,7 @@ __all__ = [
     "QueueReason",
     "RedeliveryHow",
     "RedeliveryRequested",
+    "Reproduction",
     "ResourceDefined",
     "ResourceExpired",
     "ResourceGranted",

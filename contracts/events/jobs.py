@@ -2,7 +2,7 @@
 
 from typing import ClassVar, Literal
 
-from contracts.events.root import ArtifactRef, ErrorFacts, Event, Timings
+from contracts.events.root import ArtifactRef, ErrorFacts, Event, Manifest, Reproduction, Timings
 
 Priority = Literal["low", "normal", "high", "urgent"]
 QueueReason = Literal["retry", "lease_lost", "handed_back", "rate_limited", "withdrawn", "due", "redrive"]
@@ -32,6 +32,7 @@ class JobCreated(Event):
     dedup_hash: str | None = None  # keyed digest of the dedup key that the job holds while it is in flight
     webhook_events: tuple[str, ...] | None = None  # what the job's own webhook subscribes to
     traceparent: str | None = None
+    reproduces: str | None = None  # the job that this one is to give again
 
 
 class JobScheduled(Event):
@@ -148,6 +149,8 @@ class JobCompleted(Event):
     artifacts: tuple[ArtifactRef, ...] = ()
     timings: Timings = Timings()
     attempt: int = 1
+    manifest: Manifest | None = None
+    reproduction: Reproduction | None = None  # of a job that was made to reproduce another one
 
 
 class JobFailed(Event):

@@ -1,6 +1,6 @@
 """Base of all events and the values inside them."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -49,6 +49,27 @@ class ArtifactRef(Part):
     expires_at_ms: int
     width: int | None = None
     height: int | None = None
+
+
+class Manifest(Part):
+    """What a completed attempt ran with: equal ones give equal bytes for equal inputs. None: could not be read."""
+
+    model_hash: str | None = None  # of the model's files and how they are started
+    code_version: str | None = None  # of Headrace and of what computes
+    device: str | None = None  # kind and model
+    batch_size: int = 1
+
+
+Match = Literal["exact", "close", "different"]
+
+
+class Reproduction(Part):
+    """How near a job came to the one it reproduces."""
+
+    of: str
+    match: Match
+    distance: float | None = None  # 0 to 1; None: it could not be measured
+    changed: tuple[str, ...] | None = None  # of the manifest, what was another one after all
 
 
 class Timings(Part):

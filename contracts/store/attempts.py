@@ -83,14 +83,14 @@ class Attempts:
 
     async def heartbeat(
         self, pool: str, worker_id: str, held: Sequence[tuple[str, int]], done_entries: Sequence[str] = (),
-        devices: str = "", profiles: str = "",
+        devices: str = "", profiles: str = "", pins: str = "",
     ) -> replies.Beat:  # fmt: skip
         """Raise the counter; `held` lists (job, fence). Acknowledges work entries that are done with.
 
-        `devices` and `profiles` are JSON kept beside the counter; empty when they have not changed.
+        `devices`, `profiles` and `pins` are JSON kept beside the counter; empty when they have not changed.
         """
         fixed = [keys.worker(pool, worker_id), keys.work(pool, worker_id), *(keys.job(pool, job) for job, _ in held)]
-        args = [orjson.dumps([list(pair) for pair in held]), devices, profiles, *done_entries]
+        args = [orjson.dumps([list(pair) for pair in held]), devices, profiles, pins, *done_entries]
         return replies.beat(await self._call("heartbeat", fixed, args))
 
     async def announce(

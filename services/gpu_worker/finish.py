@@ -18,6 +18,8 @@ from contracts.store import Word
 from contracts.store.jobs import Jobs
 from services.gpu_worker import settlement
 from services.gpu_worker.artifacts import ArtifactRejected, Intake, size_of
+from services.gpu_worker.comparing import Comparing
+from services.gpu_worker.pins import ModelPins
 from services.gpu_worker.process.frames import ArtifactFile
 from services.gpu_worker.profiles import Profiles
 from services.gpu_worker.removal import remove_tree
@@ -44,6 +46,8 @@ class Desk:
     scratch_bytes: int
     log_dir: Path
     profiles: Profiles
+    pins: ModelPins
+    comparing: Comparing
     draining: asyncio.Event
     over: asyncio.Event
 
@@ -109,7 +113,8 @@ async def _judge(desk: Desk, running: Running, outcome: Outcome) -> tuple[Outcom
         begun_ms = running.elapsed_ms
         try:
             stored, uploaded = await _upload_all(desk, running)
-            return outcome, uploaded, _completed(running, outcome, stored, running.elapsed_ms - begun_ms)
+            upload_ms = running.elapsed_ms - begun_ms
+            return outcome, uploaded, await _completed(desk, running, outcome, stored, upload_ms)
         except ArtifactRejected as error:
             outcome = _spoilt(outcome, "artifact_rejected", str(error), retryable=False)
         except OSError as error:
@@ -131,14 +136,30 @@ async def _write(running: Running, events: tuple[ev.Event, ...], ending: Ending)
     )
 
 
-def _completed(running: Running, outcome: Outcome, stored: tuple[ev.ArtifactRef, ...], upload_ms: int) -> Ending:
+async def _completed(
+    desk: Desk, running: Running, outcome: Outcome, stored: tuple[ev.ArtifactRef, ...], upload_ms: int
+) -> Ending:  # fmt: skip
     timings = ev.Timings(
         model_load_ms=running.load_ms or 0,
         run_ms=round(outcome.run_ms),
         upload_ms=upload_ms,
         gpu_seconds=running.gpu_ms / 1000,
     )
-    return settlement.completed(outcome, stored, timings, running.right.attempt)
+    said = ev.JobCompleted(artifacts=stored, timings=timings, attempt=running.right.attempt)
+    return settlement.completed(outcome, await _pinned(desk, running, outcome, said), running.file_digests)
+
+
+async def _pinned(desk: Desk, running: Running, outcome: Outcome, said: ev.JobCompleted) -> ev.JobCompleted:
+    """Add what the attempt ran with, and how near it came if it was to give another one's result again."""
+    right, device, asked = running.right, desk.profiles.device(running), running.asked
+    if asked is None:
+        return said
+    was_loaded = running.load_ms is not None
+    manifest = await desk.pins.manifest(asked.model, device, running.batch_size, was_loaded=was_loaded)
+    pins, verdict = running.pins, None
+    if pins is not None:
+        verdict = await desk.comparing.judge(pins, manifest, right.pool, said.artifacts, outcome.result)
+    return said.model_copy(update={"manifest": manifest, "reproduction": verdict})
 
 
 async def _announce_uploads(running: Running, outcome: Outcome) -> None:

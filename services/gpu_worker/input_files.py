@@ -75,8 +75,10 @@ class InputFiles:
         self._fetcher: Fetcher | None = None
         self._threads = Threads(THREADS, "input-files")
 
-    async def bring(self, wanted: Wanted, files: Mapping[str, FileInput], scratch: Path) -> dict[str, Any]:
-        """Return the fields with a path in the place of each file. Raises InputFault."""
+    async def bring(
+        self, wanted: Wanted, files: Mapping[str, FileInput], scratch: Path
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the fields with a path in the place of each file, and digests by JSON Pointer. Raises InputFault."""
         # Not a name that the next job of this directory has: a copy that hangs must not end among its files.
         folder = scratch / f"{IN_FOLDER}.{wanted.key}"
         fields = dict(wanted.fields)
@@ -98,7 +100,7 @@ class InputFiles:
         except OSError as error:
             message = f"the files of this job could not be written: {error.strerror}"
             raise InputFault("input_fetch_failed", message, retryable=True) from None
-        return fields
+        return fields, room.digests
 
     async def _import_fetcher(self) -> "Fetcher":
         """Not at the start: TLS and its certificates take a while to load, and many workers never fetch."""
@@ -128,7 +130,7 @@ class InputFiles:
         except Unreachable as fault:
             message = f"the file of {pointer} could not be fetched: {fault}"
             raise InputFault("input_fetch_failed", message, retryable=True) from None
-        picture = await asyncio.to_thread(_look_at, target)
+        picture, room.digests[pointer] = await asyncio.to_thread(_look_all_over, target)
         self._judge(pointer, picture, each.media_type)
         return str(_renamed(target, picture.ending if picture else ""))
 
@@ -183,6 +185,7 @@ class InputFiles:
         if digest.hexdigest() != record.sha256:
             raise StoreAway("a stored file is not what its record says")
         room.left_bytes -= record.bytes
+        room.digests[pointer] = record.sha256
         return ending_of(record.stored_as)
 
 
@@ -191,6 +194,7 @@ class _Room:
 
     def __init__(self, left_bytes: int) -> None:
         self.left_bytes, self._files = left_bytes, 0
+        self.digests: dict[str, str] = {}
         self.is_copying = False
 
     def count(self) -> int:
@@ -201,6 +205,11 @@ class _Room:
 def _look_at(path: Path) -> Picture | None:
     with path.open("rb") as file:
         return read_picture(file.read(HEADER_BYTES))
+
+
+def _look_all_over(path: Path) -> tuple[Picture | None, str]:
+    with path.open("rb") as file:
+        return _look_at(path), hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _renamed(path: Path, ending: str) -> Path:

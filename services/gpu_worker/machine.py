@@ -10,7 +10,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -24,13 +24,15 @@ RUNTIMES = ("torch", "onnxruntime", "onnxruntime-gpu", "tensorflow", "jax", "dif
 READ_BYTES = 1 << 20  # of a file: a larger one is told by its size
 MOST_FILES = 10_000
 _ASK = """
-import importlib.metadata, json, sys
+import importlib.metadata, json, platform, sys
 found = {}
 for name in sys.argv[1:]:
     try:
         found[name] = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         pass
+if "python" in sys.argv:
+    found["python"] = platform.python_version()
 print(json.dumps(found))
 """
 _ASK_S = 20.0
@@ -61,15 +63,18 @@ def kind_of(device: Device) -> str:
     return "cpu" if device.kind == "sim" else device.kind
 
 
-def installed(interpreter: str) -> dict[str, str]:
-    """Return the versions of the runtimes that a model's interpreter has; empty where it cannot be asked."""
+def installed(interpreter: str, names: Sequence[str] = RUNTIMES) -> dict[str, str]:
+    """Return the versions of these that a model's interpreter has; empty where it cannot be asked.
+
+    `python` among the names is the interpreter's own.
+    """
     if not interpreter:
-        found = {}
-        for name in RUNTIMES:
+        found = {"python": platform.python_version()} if "python" in names else {}
+        for name in names:
             with contextlib.suppress(metadata.PackageNotFoundError):
                 found[name] = metadata.version(name)
         return found
-    command = [interpreter, "-I", "-c", _ASK, *RUNTIMES]
+    command = [interpreter, "-I", "-c", _ASK, *names]
     with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
         told = subprocess.run(command, capture_output=True, timeout=_ASK_S, check=True).stdout
         return {str(name): str(version) for name, version in orjson.loads(told).items()}
@@ -89,12 +94,17 @@ def in_use(pid: int | None, runtimes: Mapping[str, str]) -> dict[str, str]:
     return {name: version for name, version in runtimes.items() if f"/{name.partition('-')[0]}/" in maps}
 
 
-def revision_of(spec: ModelSpec, base: Path) -> str:
-    """Return a digest of the model's files: of its folder, or of the two that are named if that is everybody's."""
+def files_of(spec: ModelSpec, base: Path) -> list[Path]:
+    """Return the model's files: those of its folder, or the two that are named if that is everybody's."""
     folder = spec.entry.parent
-    paths = [spec.entry, spec.inputs] if folder == base else list(_files(folder))
+    return sorted([spec.entry, spec.inputs] if folder == base else _files(folder))
+
+
+def revision_of(spec: ModelSpec, base: Path) -> str:
+    """Return a digest of the model's files."""
+    folder = spec.entry.parent
     digest = hashlib.sha256()
-    for path in sorted(paths):
+    for path in files_of(spec, base):
         with contextlib.suppress(OSError):
             size = path.stat().st_size
             content = hashlib.sha256(path.read_bytes()).hexdigest() if size <= READ_BYTES else ""

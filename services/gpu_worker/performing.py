@@ -66,6 +66,8 @@ class Performer:
                 if of_one_tenant:
                     running.follow_log(asked[0][1].attempt.log_path)  # the one the pass has
                 asked[-1][1].outcome.add_done_callback(partial(_then, leaves, running))
+        for running, _ in asked:
+            running.batch_size = len(asked)
         failure = await self._pass([member for _, member in asked])
         for running, member in asked:
             leaves(running, member.outcome.result() if member.outcome.done() else failure)

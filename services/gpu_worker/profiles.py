@@ -10,6 +10,7 @@ from contracts import events as ev
 from contracts.ids import mint_token
 from contracts.store.attempts import Attempts
 from contracts.store.replies import Reply
+from services.gpu_worker.devices import Device
 from services.gpu_worker.profile_watch import ProfileWatch, Seen
 from services.gpu_worker.residency.device_memory import DeviceMemory
 from services.gpu_worker.running import Running
@@ -37,6 +38,10 @@ class Profiles:
         after_oom, room_bytes = asked.alone and running.right.attempt > 1, memory.ledger.room_bytes
         peak_bytes, device = outcome.peak_bytes, memory.device
         return self._watch.saw(Seen(asked.model, asked.inputs, peak_bytes, device, room_bytes, is_fresh, after_oom))
+
+    def device(self, running: Running) -> Device:
+        """Return where an attempt ran."""
+        return self._memories[running.right.offer.slot].device
 
     async def tell(self, event: ev.ModelProfiled, over: asyncio.Event) -> None:
         """Write it to the log of the pool. Raises GaveUp."""

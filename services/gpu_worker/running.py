@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,12 +16,13 @@ from contracts.file_inputs import ARTIFACT_POOLS
 from contracts.ids import artifact_id, log_id, preview_id
 from contracts.model_spec import ModelSpec
 from contracts.positions import entry_ms
+from contracts.reproduction import Pins, read_pins
 from contracts.store.attempts import Attempt as Right
 from contracts.store.attempts import Offer
 from contracts.store.live import Live, Piece
 from contracts.store.replies import Started
 from services.gpu_worker.artifacts import Intake
-from services.gpu_worker.input_files import InputFiles, Wanted
+from services.gpu_worker.input_files import InputFault, InputFiles, Wanted
 from services.gpu_worker.live_log import LiveLog
 from services.gpu_worker.previews import LIMIT_BYTES, Previews
 from services.gpu_worker.process.frames import ArtifactFile, Milestone, Preview, Progress, Telemetry
@@ -60,6 +62,9 @@ class Running:
         self._started_ms, self._begun_s = entry_ms(started.position), time.monotonic()
         self._total_steps: int | None = None
         self._brought: dict[str, Any] | None = None  # the inputs with paths in the place of files
+        self.file_digests: Mapping[str, str] = {}  # of those files, by JSON Pointer
+        self.batch_size = 1
+        self.pins: Pins | None = None  # of the job that this one is to give again
 
     @property
     def key(self) -> tuple[str, int]:
@@ -77,6 +82,7 @@ class Running:
     def attempt(self, spec: ModelSpec) -> Attempt:
         """Return what the slot runs. Raises ValueError, KeyError or TypeError if the body is not a job's."""
         asked = orjson.loads(self._body.partition(b"\n")[0])
+        self.pins = read_pins(asked)
         self.asked = Attempt(
             job=self.right.job_id,
             fence=self.right.fence,
@@ -104,7 +110,9 @@ class Running:
             tenant_id=self.right.offer.tenant_id,
             now_ms=self.now_ms,
         )
-        self._brought = await files.bring(wanted, spec.schema.files, self.scratch)
+        self._brought, self.file_digests = await files.bring(wanted, spec.schema.files, self.scratch)
+        if (pins := read_pins(asked)) is not None:
+            _hold(pins, self.file_digests)
 
     def upload(self, index: int, file: ArtifactFile) -> Upload:
         """Describe file number `index` of this attempt for the store."""
@@ -173,6 +181,14 @@ class Running:
         except OSError:  # the next one will do
             await self._intake.discard(upload.id)
             raise
+
+
+def _hold(pins: Pins, digests: Mapping[str, str]) -> None:
+    """Refuse other files than the job to be given again had. Raises InputFault."""
+    for pointer, digest in pins.files.items():
+        if digests.get(pointer) != digest:
+            message = f"the file of {pointer} is not the one that {pins.job} was given"
+            raise InputFault("input_rejected", message, retryable=False)
 
 
 def budget_of(offer: Offer, spec: ModelSpec) -> int:

@@ -15,12 +15,14 @@ from contracts.models import ModelRegistry
 from contracts.store import Store
 from services.gpu_worker.artifacts import Intake
 from services.gpu_worker.bringing import Bringing
+from services.gpu_worker.comparing import Comparing
 from services.gpu_worker.config import WorkerConfig
 from services.gpu_worker.deck import Shop
 from services.gpu_worker.devices import Device, DevicesBusy, claim_devices, release_devices
 from services.gpu_worker.finish import Desk
 from services.gpu_worker.gpus.finding import Gpus
 from services.gpu_worker.input_files import InputFiles
+from services.gpu_worker.pins import ModelPins
 from services.gpu_worker.process.child_process import child_environment
 from services.gpu_worker.profile_news import ProfileNews
 from services.gpu_worker.profile_watch import ProfileWatch
@@ -46,7 +48,8 @@ class Supervisor:
         self._gpus = gpus  # whom to ask about them, if there are any
         self._store, self._config, self._models, self._environ, self._shelf = store, config, models, environ, shelf
         self.session: Session | None = None
-        self._watch = ProfileWatch()
+        self._watch, self._pins = ProfileWatch(), ModelPins(models)
+        self._comparing = Comparing(shelf)
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> bool:
         """Work until `stop`; `hurry` ends the drain early. Returns whether all was settled. Raises DeviceError."""
@@ -60,10 +63,12 @@ class Supervisor:
         news = ProfileNews(self._models, devices, self._watch)
         await news.weigh()
         following = asyncio.create_task(news.follow(stop), name="profiles")
+        pinning = asyncio.create_task(self._pins.look(), name="pins")
         try:
             return await self._register_until_stopped(devices, slots, news, stop, hurry)
         finally:
             following.cancel()
+            pinning.cancel()
             await asyncio.gather(*(memory.close() for memory in memories))
             release_devices(devices)
 
@@ -135,6 +140,8 @@ class Supervisor:
             scratch_bytes=config.scratch_bytes,
             log_dir=data_dir / "logs" / "jobs",
             profiles=Profiles(self._watch, self._store.attempts, config.pool, worker_id, of_slots),
+            pins=self._pins,
+            comparing=self._comparing,
             draining=asyncio.Event(),
             over=asyncio.Event(),
         )

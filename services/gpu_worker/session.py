@@ -54,7 +54,8 @@ class Session:
         self._lost, self._done = asyncio.Event(), asyncio.Event()
         self._told: tuple[ev.SlotInfo, ...] = ()
         self._told_loads = 0
-        self._shown = self._told_profiles = ""  # the devices and profiles as they are in our hash
+        # the devices, profiles and pins of models as they are in our hash
+        self._shown = self._told_profiles = self._told_pins = ""
 
     @property
     def worker_id(self) -> str:
@@ -83,6 +84,7 @@ class Session:
     async def _register(self, stop: asyncio.Event) -> None:
         await self._gpus.look()
         host, self._told, self._told_profiles = self._config.host, self.slots, self._shop.news.text
+        self._told_pins = self._shop.desk.pins.text
         event = ev.WorkerRegistered(
             worker_id=self._shop.worker_id,
             host=host.name,
@@ -97,6 +99,7 @@ class Session:
             "slots": str(len(self.lanes)),
             "devices": self._devices(),
             "profiles": self._told_profiles,
+            "pins": self._told_pins,
         }
 
         async def call() -> str:
@@ -160,7 +163,7 @@ class Session:
         await self._gpus.look()
         held = [(lane, key, lane.accepted(key)) for lane in self.lanes for key in lane.held]
         handled = list(self._shop.handled)[:ACKNOWLEDGED_PER_BEAT]
-        devices, profiles = self._devices(), self._shop.news.text
+        devices, profiles, pins = self._devices(), self._shop.news.text, self._shop.desk.pins.text
         beat = await self._store.attempts.heartbeat(
             self._config.pool,
             self._shop.worker_id,
@@ -168,11 +171,12 @@ class Session:
             handled,
             devices if devices != self._shown else "",
             profiles if profiles != self._told_profiles else "",
+            pins if pins != self._told_pins else "",
         )
         if beat.word is Word.GONE:
             self._lost.set()
             return
-        self._shown, self._told_profiles = devices, profiles
+        self._shown, self._told_profiles, self._told_pins = devices, profiles, pins
         self._shop.handled.difference_update(handled)
         self._obey(held, beat)
         # Whoever starts a cold model is believed to hold nothing else until we have spoken, so speak after each load.

@@ -6,7 +6,7 @@ a device for itself not a second time.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import orjson
@@ -46,11 +46,13 @@ class Ending:
     unless_cancelled: bool = False
 
 
-def completed(outcome: Outcome, artifacts: tuple[ev.ArtifactRef, ...], timings: ev.Timings, attempt: int) -> Ending:
-    """End a job with its result; a cancel that came too late does not undo it."""
-    line = b"\n" + orjson.dumps({"result": outcome.result})
-    event = ev.JobCompleted(artifacts=artifacts, timings=timings, attempt=attempt)
-    return Ending((event,), line, closes=True)
+def completed(outcome: Outcome, event: ev.JobCompleted, file_digests: Mapping[str, str]) -> Ending:
+    """End a job with its result; a cancel that came too late does not undo it.
+
+    Digests of input files tell of what the caller sent: they are in the body, never in the log.
+    """
+    files = {"files": file_digests} if file_digests else {}
+    return Ending((event,), b"\n" + orjson.dumps({"result": outcome.result, **files}), closes=True)
 
 
 def settle(outcome: Outcome, facts: Facts) -> Ending:

@@ -6,6 +6,7 @@ from services.ingest.handlers.documents import DocumentHandlers
 from services.ingest.handlers.event_export import ExportHandler
 from services.ingest.handlers.events import EventHandlers
 from services.ingest.handlers.replays import ReplayHandlers
+from services.ingest.handlers.reproduce import ReproduceHandler
 from services.ingest.handlers.retry import RetryHandler
 from services.ingest.handlers.state import StateHandler
 from services.ingest.routes import Parameter, Route
@@ -112,6 +113,23 @@ def retry_routes(retry: RetryHandler) -> tuple[Route, ...]:
         Route("POST", "/v1/jobs/{id}/retry", retry.retry, "Run a job again that failed, expired or was cancelled.",
               "jobs:write", reply=schemas.Job, replies=((202, "It is queued again."),),
               problems=("job_not_found", "bad_parameter", "not_retryable", "data_erased", *_REFUSED)),
+    )  # fmt: skip
+
+
+def reproduce_routes(reproduce: ReproduceHandler) -> tuple[Route, ...]:
+    """Return the route that runs what a job ran, once more, as another job."""
+    return (
+        Route("POST", "/v1/jobs/{id}/reproduce", reproduce.reproduce, "Run a completed job's work again, as a new job.",
+              "jobs:write", reply=schemas.Job,
+              replies=((201, "The new job is durable."), (200, "A repeat of an Idempotency-Key.")),
+              problems=(
+                  "job_not_found", "bad_parameter", "not_reproducible", "data_erased", "unschedulable", "unconfirmed",
+                  "missing_idempotency_key", "idempotency_mismatch", "files_unavailable", *_REFUSED,
+              ),
+              parameters=(
+                  Parameter("Idempotency-Key", "Repeating a request with it never makes a second job.", "header"),
+                  Parameter("traceparent", "Kept with the job (W3C Trace Context).", "header"),
+              )),
     )  # fmt: skip
 
 

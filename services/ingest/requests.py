@@ -119,9 +119,9 @@ def json_pointer(location: tuple[str | int, ...], fields: object) -> str:
     return pointer[:MAX_POINTER_LENGTH]
 
 
-def fingerprint(data: GenerationJobData) -> str:
+def fingerprint(data: GenerationJobData, reproduces: str = "") -> str:
     """Return a digest of what is asked, the same however its fields were spelled and ordered."""
-    fields = data.model_dump(exclude_none=True)
+    fields = data.model_dump(exclude_none=True) | ({"reproduces": reproduces} if reproduces else {})
     return hashlib.sha256(orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

@@ -33,7 +33,14 @@ from services.ingest.dead_letters.worker import LetterWorker
 from services.ingest.edge.body import BodyLimits
 from services.ingest.edge.middleware import EdgeState
 from services.ingest.edge.server import ConnectionLimits, GuardedRunner
-from services.ingest.event_table import action_routes, document_routes, event_routes, replay_routes, retry_routes
+from services.ingest.event_table import (
+    action_routes,
+    document_routes,
+    event_routes,
+    replay_routes,
+    reproduce_routes,
+    retry_routes,
+)
 from services.ingest.events.actions import ActionReader
 from services.ingest.events.finding import EventReader
 from services.ingest.handlers.actions import ActionHandler
@@ -63,6 +70,7 @@ from services.ingest.handlers.pauses import PauseHandlers
 from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.read import JobReader
 from services.ingest.handlers.replays import ReplayHandlers
+from services.ingest.handlers.reproduce import ReproduceHandler
 from services.ingest.handlers.retry import RetryHandler
 from services.ingest.handlers.state import StateHandler
 from services.ingest.handlers.submissions import Submissions
@@ -228,6 +236,7 @@ class IngestService:
             *usage_routes(UsageHandler(context, self._archive)),
             *action_routes(ActionHandler(ActionReader(context, self._archive, self.events))),
             *audit_routes(AuditHandlers(context, self._archive)),
+            *reproduce_routes(ReproduceHandler(context, reader, self.events, submissions)),
             *document_routes(DocumentHandlers(info, _version())),
             *info_routes(info, LimitsHandler(context)),
         )

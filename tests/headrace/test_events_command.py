@@ -92,6 +92,20 @@ def test_a_job_that_completed_is_not_run_again(up: Up) -> None:
     assert "not_retryable" in refused.err
 
 
+def test_a_job_is_reproduced_and_the_verdict_is_the_exit_code(up: Up) -> None:
+    job_id = submit(up)
+
+    done = headrace(up, "jobs", "reproduce", job_id, "--wait", "-o", "json")
+    table = headrace(up, "jobs", "reproduce", job_id)
+    refused = headrace(up, "jobs", "reproduce", job_id[:-3] + "zzz")
+
+    assert done.exit_code == 0, done.err
+    assert done.json["reproduction"] == {"of": job_id, "match": "exact", "distance": 0.0, "changed": []}
+    assert table.exit_code == 0
+    assert job_id in table.out
+    assert refused.exit_code == 3
+
+
 def test_a_cancelled_job_runs_again_and_tail_tells_of_it(up: Up) -> None:
     """By the real scheduler and worker; the log is followed from the past into the present."""
     assert headrace(up, "pool", "pause", "default", "--reason", "a test").exit_code == 0

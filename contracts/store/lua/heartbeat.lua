@@ -1,7 +1,8 @@
 -- heartbeat: the worker's counter has risen and says what it holds
 -- KEYS  1 worker hash   2 work stream   3.. job hash of each attempt held
 -- ARGV  1 held: JSON list of {job, fence} in the order of KEYS   2 its devices as JSON, '' when nothing changed
---       3 what it says of profiles as JSON, '' when nothing changed   4.. entries of the work stream that are done with
+--       3 what it says of profiles as JSON, '' when nothing changed   4 what its models are pinned to, likewise
+--       5.. entries of the work stream that are done with
 -- Reply APPLIED counter state, then per attempt: 1 held, 0 fenced, c held and asked to cancel | GONE
 -- Events none
 -- Guard a worker that was marked lost or has left is GONE and must begin anew under another id
@@ -14,6 +15,7 @@ local function heartbeat(keys, args)
   reply[1], reply[2], reply[3] = WORDS.applied, counter, state
   if args[2] ~= '' then redis.call('HSET', keys[1], 'devices', args[2]) end
   if args[3] ~= '' then redis.call('HSET', keys[1], 'profiles', args[3]) end
+  if args[4] ~= '' then redis.call('HSET', keys[1], 'pins', args[4]) end
   local worker = redis.call('HGET', keys[1], 'id')
   for i, h in ipairs(held) do
     local job = job_fields(keys[2 + i], 'f', 'w', 'cr')
@@ -22,7 +24,7 @@ local function heartbeat(keys, args)
   end
   -- Made again when the store lost it, at the beginning: all that lies in the stream is still to be done.
   redis.pcall('XGROUP', 'CREATE', keys[2], 'gpu', '0', 'MKSTREAM')
-  for i = 4, #args do
+  for i = 5, #args do
     redis.call('XACK', keys[2], 'gpu', args[i])
     redis.call('XDEL', keys[2], args[i])
   end

@@ -27,6 +27,7 @@ ANYTHING = 1 << 62  # a device that states no size takes any job
 
 Hashes = Mapping[str, Mapping[str, str]]
 Fleet = tuple[tuple[str, bool], ...]  # kinds of devices, each with whether it is unlike what was measured
+Pinned = tuple[str, str]  # digest of a model's files, versions of the code around them
 ReadWorkers = Callable[[str], Awaitable[Hashes]]
 
 
@@ -37,6 +38,7 @@ class _Worker:
     seen_s: float
     largest: int
     fits: Mapping[str, Fleet]
+    pins: Mapping[str, "Pinned"] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class _Pool:
     read_s: float = float("-inf")
     largest: int | None = None
     fleets: dict[str, Fleet] = field(default_factory=dict)
+    pins: dict[str, set[Pinned]] = field(default_factory=dict)
 
     def renew(self, now_s: float) -> None:
         """Sum up what the workers say. Of profiles only those count that are there: the others may be old."""
@@ -53,6 +56,10 @@ class _Pool:
         for worker in self.workers.values():
             for model, fits in worker.fits.items() if worker.seen_s == now_s else ():
                 fleets.setdefault(model, set()).update(fits)
+        self.pins = {}
+        for worker in self.workers.values():
+            for model, pinned in worker.pins.items() if worker.seen_s == now_s else ():
+                self.pins.setdefault(model, set()).add(pinned)
         self.fleets = {model: tuple(sorted(fits)) for model, fits in fleets.items()}
 
 
@@ -78,6 +85,13 @@ class Capacity:
         known = self._pools.get(pool)
         return () if known is None else known.fleets.get(model, ())
 
+    async def pins(self, pool: str, model: str) -> set[Pinned]:
+        """Return what workers run of a model, as they said within the last second. Raises StoreUnavailable."""
+        known = self._pools.get(pool)
+        if known is None or self._now_s() - known.read_s >= SOON_S:
+            await self.look(pool)
+        return self._pools[pool].pins.get(model, set())
+
     def room_for(self, pool: str, needed: Prediction) -> int:
         """Return what a job reserves that passed `check`: no more than the largest device has."""
         known = self._pools.get(pool)
@@ -92,7 +106,8 @@ class Capacity:
         known.workers = {name: each for name, each in known.workers.items() if now_s - each.seen_s < KNOWN_S}
         for name, fields in workers.items():
             if (size := largest_device(fields.get("devices"))) is not None:
-                known.workers[name] = _Worker(now_s, size, read_fits(fields.get("profiles")))
+                told = read_fits(fields.get("profiles")), read_pins(fields.get("pins"))
+                known.workers[name] = _Worker(now_s, size, *told)
         known.renew(now_s)
 
     async def watch(self, pools: Iterable[str], stop: asyncio.Event) -> None:
@@ -138,6 +153,18 @@ def read_fits(text: str | None) -> dict[str, Fleet]:
             str(model): tuple((str(fit["device"]), bool(fit["unlike"])) for fit in fits) for model, fits in told.items()
         }
     except (ValueError, AttributeError, TypeError, KeyError):
+        return {}
+
+
+def read_pins(text: str | None) -> dict[str, Pinned]:
+    """Return by model what a worker says of its files and of the code around them.
+
+    >>> read_pins('{"a@1": ["0af3", "headrace/1"]}'), read_pins("")
+    ({'a@1': ('0af3', 'headrace/1')}, {})
+    """
+    try:
+        return {str(model): (str(files), str(code)) for model, (files, code) in orjson.loads(text or "{}").items()}
+    except (ValueError, AttributeError, TypeError):
         return {}
 
 

@@ -15,6 +15,7 @@ from contracts.api import GenerationJobData, JobDedup
 from contracts.file_inputs import ARTIFACT_POOLS
 from contracts.model_spec import ModelSpec, bucket_of, check_input, draw_seed
 from contracts.profiles import Prediction
+from contracts.reproduction import PINS, Pins
 from contracts.store.jobs import Dedup
 from contracts.store.write import Write
 from services.ingest.edge.problems import Fault
@@ -32,6 +33,7 @@ class Origin(NamedTuple):
     salt: str
     traceparent: str | None = None
     key_hash: str | None = None
+    pins: Pins | None = None  # of the job that is to be given again
 
 
 class Draft(NamedTuple):
@@ -72,6 +74,8 @@ def make_draft(
     }
     if webhook_events is not None:
         spec |= {"webhookUrl": data.webhook_url, "webhookEvents": webhook_events}
+    if origin.pins is not None:
+        spec[PINS] = origin.pins.model_dump(mode="json", by_alias=True, exclude_none=True)
     if artifact_pools:
         spec[ARTIFACT_POOLS] = artifact_pools
     body = orjson.dumps(spec)
@@ -86,7 +90,8 @@ def make_draft(
         vram_bytes=needed.bytes,
         alone=needed.alone or None,
         bucket=bucket_of(model, data.input),
-        max_batch=model.max_batch if model.max_batch > 1 else None,
+        # one pass of several computes other bytes than one of one, and nobody would be there to fill it again
+        max_batch=model.max_batch if model.max_batch > 1 and origin.pins is None else None,
         resources=dict(model.resources) or None,
         body_bytes=len(body),
         body_digest=hashlib.sha256(body).hexdigest(),  # salted by the salt inside the body
@@ -95,6 +100,7 @@ def make_draft(
         dedup_hash=dedup.hash if dedup is not None and not dedup.ttl_ms else None,
         webhook_events=webhook_events,
         traceparent=origin.traceparent,
+        reproduces=origin.pins.job if origin.pins is not None else None,
     )
     return Draft(created, spec, body, pool, run_at_ms, dedup)
 

@@ -62,6 +62,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "version_mismatch": Kind(409, "It has changed in the meantime", retryable=True),
     "job_failed": Kind(409, "The job did not complete"),
     "not_retryable": Kind(409, "The job cannot be run again as it is now"),
+    "not_reproducible": Kind(409, "What the job ran with is not to be had any more"),
     "endpoint_disabled": Kind(409, "The webhook endpoint is disabled"),
     "not_redeliverable": Kind(409, "The delivery cannot be sent again as it is now"),
     "audit_under_way": Kind(409, "Another audit is under way", retryable=True),

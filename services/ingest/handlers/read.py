@@ -9,12 +9,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from contracts.errors import HeadraceError
+from contracts.ids import event_id, is_job_id
 from contracts.job import FIELDS, JobState, JobStatus
 from contracts.job_fold import fold, from_hash
 from contracts.store.jobs import History
 from contracts.store.store import PoolMeta
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
+from services.ingest.events.finding import EventReader
 from services.ingest.filters import JobFilter
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import BodyLines, JsonObject, read_lines
@@ -148,6 +150,13 @@ def _folded(shown: Shown, history: History, sequence: int) -> Details:
     entries = history.entries[:sequence]
     state = fold(shown.state.id, entries)
     return Details(shown.meta, state, read_lines(history.body, sequence), ending_of(entries[-SHOWN_EVENTS:]))
+
+
+async def missing_job(events: EventReader, caller: Caller, job_id: str) -> Problem:
+    """Say of a job that is not there whether it ever was the caller's: then its events still tell."""
+    if is_job_id(job_id) and await events.find(caller.tenant_id, event_id(job_id, 1)) is not None:
+        return Problem("data_erased", "The job was forgotten: its retention is over")
+    return job_not_found()
 
 
 def job_not_found() -> Problem:

@@ -7,7 +7,6 @@ files stay unique; what has ended well, or not yet, is refused; the limits of ad
 from aiohttp import web
 
 from contracts.errors import StoreUnavailable
-from contracts.ids import event_id, is_job_id
 from contracts.store import Word
 from contracts.store.jobs import MOST_EVENTS, Limits
 from contracts.store.replies import Admission, Submits
@@ -18,7 +17,7 @@ from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.events.finding import EventReader
 from services.ingest.handlers.answers import check_query, json_answer
-from services.ingest.handlers.read import JobReader, Shown, job_not_found
+from services.ingest.handlers.read import JobReader, Shown, missing_job
 from services.ingest.handlers.submissions import limits_of, rates_of
 from services.ingest.minting import Mint
 from services.ingest.new_run import new_run
@@ -43,7 +42,7 @@ class RetryHandler:
         for number in range(TRIES):
             shown = await self._reader.find(caller, job_id)
             if shown is None:
-                raise await self._gone(caller, job_id)
+                raise await missing_job(self._events, caller, job_id)
             write = await self._decide(shown, caller)
             if number == 0:
                 submits = await self._admit(shown.meta.name, caller.tenant_id, limits)
@@ -74,9 +73,3 @@ class RetryHandler:
     async def _decide(self, shown: Shown, caller: Caller) -> Write:
         history = await self._reader.history(shown, MOST_EVENTS)
         return new_run(history, f"key/{caller.key_id}", await self._reader.subscribed(shown))
-
-    async def _gone(self, caller: Caller, job_id: str) -> Problem:
-        """Say of a job that is not there whether it ever was the caller's: then its events still tell."""
-        if is_job_id(job_id) and await self._events.find(caller.tenant_id, event_id(job_id, 1)) is not None:
-            return Problem("data_erased", "The job was forgotten: its retention is over")
-        return job_not_found()

@@ -14,6 +14,7 @@ from contracts.errors import HeadraceError
 from contracts.file_inputs import ARTIFACTS
 from contracts.model_spec import ModelSpec, predict_vram
 from contracts.profiles import Prediction
+from contracts.reproduction import Pins
 from contracts.store.jobs import Limits
 from contracts.store.replies import Submits
 from services.ingest.admission.admit import Admitted, Submission, admit
@@ -58,18 +59,23 @@ class Submissions:
         self._reader = reader
         self._mint = Mint(context.now_ms)
 
-    async def submit(self, envelope: Envelope, data: GenerationJobData) -> Submitted:
-        """Make the job durable. Raises Problem when it is refused or nobody knows, StoreUnavailable."""
+    async def submit(
+        self, envelope: Envelope, data: GenerationJobData, pins: Pins | None = None, refused: Problem | None = None
+    ) -> Submitted:  # fmt: skip
+        """Make the job durable. Raises Problem when it is refused or nobody knows, StoreUnavailable.
+
+        `pins`: of the job that it is to give again; `refused`: why that cannot be now, though a repeat is answered.
+        """
         context, caller = self._context, envelope.caller
         model = self._model(data, caller.tenant_id)
         pools: Mapping[str, str] = {}
         faults: tuple[Fault, ...] = ()
         if ARTIFACTS in data.input:
             pools, faults = await find(context.files, caller.tenant_id, data.input, context.now_ms())
-        draft = await self._draft(envelope, data, model, pools)
-        seal = fingerprint(data) if envelope.key_hash is not None else ""
+        draft = await self._draft(envelope, data, model, pools, pins)
+        seal = fingerprint(data, pins.job if pins else "") if envelope.key_hash is not None else ""
         code = context.readiness.refuses_admission(draft.pool)
-        refused = invalid_input(faults) if faults else Problem(code) if code is not None else None
+        refused = refused or (invalid_input(faults) if faults else Problem(code) if code is not None else None)
         limits, own = limits_of(context, caller.tenant_id), data.policy.max_queue_length
         own = None if own is None or own >= limits.tenant_jobs else own
         submission = Submission(draft, caller.tenant_id, limits, envelope.key_hash, seal, own, refused)
@@ -137,8 +143,9 @@ class Submissions:
         return model
 
     async def _draft(
-        self, envelope: Envelope, data: GenerationJobData, model: ModelSpec, artifact_pools: Mapping[str, str]
-    ) -> Draft:
+        self, envelope: Envelope, data: GenerationJobData, model: ModelSpec, artifact_pools: Mapping[str, str],
+        pins: Pins | None,
+    ) -> Draft:  # fmt: skip
         context = self._context
         pool = data.pool or model.pools[0]
         origin = Origin(
@@ -149,6 +156,7 @@ class Submissions:
             salt=self._mint.salt(),
             traceparent=envelope.traceparent if _TRACEPARENT.fullmatch(envelope.traceparent) else None,
             key_hash=envelope.key_hash,
+            pins=pins,
         )
         needed = await self._needed(model, pool, data)
         when_ms = run_at_ms(data, context.now_ms())

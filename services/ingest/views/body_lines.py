@@ -17,13 +17,14 @@ _CHANGEABLE = {"metadata": dict, "webhookEvents": list}
 @dataclass(frozen=True, slots=True)
 class BodyLines:
     """`spec` as submitted, with the metadata and webhook events it has now (empty when erased), the result (None before
-    completion), error texts by attempt, how often the caller changed it.
+    completion), error texts by attempt, how often the caller changed it, digests of the input files by JSON Pointer.
     """
 
     spec: JsonObject = field(default_factory=dict)
     result: JsonObject | None = None
     errors: dict[int, JsonObject] = field(default_factory=dict)
     changes: int = 0
+    files: dict[str, str] = field(default_factory=dict)
 
 
 def read_lines(raw: bytes, sequence: int | None = None) -> BodyLines:
@@ -31,13 +32,13 @@ def read_lines(raw: bytes, sequence: int | None = None) -> BodyLines:
     spec: JsonObject = {}
     result: JsonObject | None = None
     errors: dict[int, JsonObject] = {}
-    changes = 0
+    changes, files = 0, dict[str, str]()
     for number, line in enumerate(raw.split(b"\n") if raw else ()):
         fields = _object(line)
         if number == 0:
             spec = fields
         elif isinstance(fields.get("result"), dict):
-            result = fields["result"]
+            result, files = fields["result"], fields.get("files") or {}
         elif isinstance(fields.get("error"), dict):
             errors[int(fields["error"].get("attempt") or 0)] = fields["error"]
         elif changed := {
@@ -46,7 +47,7 @@ def read_lines(raw: bytes, sequence: int | None = None) -> BodyLines:
             changes += 1
             if spec and (sequence is None or fields.get("sequence", 0) <= sequence):
                 spec = spec | changed
-    return BodyLines(spec, result, errors, changes)
+    return BodyLines(spec, result, errors, changes, files)
 
 
 def change_line(changed: Mapping[str, object], sequence: int) -> bytes:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from contracts import events as ev
 from contracts.job import TERMINAL, JobState, JobStatus
 from contracts.positions import Position, entry_ms
+from contracts.reproduction import PINS
 from contracts.times import instant
 from contracts.wire import Entry
 from services.ingest.views.body_lines import BodyLines, JsonObject
@@ -38,6 +39,8 @@ class Ending:
     artifacts: tuple[ev.ArtifactRef, ...] = ()
     timings: ev.Timings = ev.Timings()
     error: ev.ErrorFacts | None = None
+    manifest: ev.Manifest | None = None
+    reproduction: ev.Reproduction | None = None
 
 
 def ending_of(entries: Iterable[Entry]) -> Ending:
@@ -47,8 +50,8 @@ def ending_of(entries: Iterable[Entry]) -> Ending:
         if entry.type not in ("job.completed", "job.failed", "job.attempt_failed"):
             continue
         match entry.event():
-            case ev.JobCompleted(artifacts=artifacts, timings=timings):
-                ending = Ending(artifacts, timings)
+            case ev.JobCompleted() as event:
+                ending = Ending(event.artifacts, event.timings, None, event.manifest, event.reproduction)
             case ev.JobFailed(error=error) | ev.JobAttemptFailed(error=error):
                 ending = Ending(error=error)
     return ending
@@ -91,6 +94,8 @@ def job_view(state: JobState, lines: BodyLines, ending: Ending, place: Place) ->
             "uploadMs": timings.upload_ms,
             "gpuSeconds": timings.gpu_seconds,
         },
+        "manifest": _manifest(lines, ending) if is_completed else None,
+        "reproduction": _reproduction(spec, ending.reproduction if is_completed else None),
         "metadata": spec.get("metadata", {}),
         "sequence": state.sequence,
         "position": str(Position(place.code, place.epoch, state.position)),
@@ -122,6 +127,7 @@ def fresh_view(
         "input": spec["input"],
         "priority": created.priority,
         "maxAttempts": created.max_attempts,
+        "reproduction": _reproduction(spec, None),
         "metadata": spec["metadata"],
         "sequence": sequence,
         "position": f"{place.code}.{place.epoch}.{position}",
@@ -149,6 +155,31 @@ def artifact_view(artifact: ev.ArtifactRef, public_url: str) -> JsonObject:
         "sha256": artifact.sha256,
         "url": public_url + artifact.path,
         "expiresAt": instant(artifact.expires_at_ms),
+    }
+
+
+def _manifest(lines: BodyLines, ending: Ending) -> JsonObject | None:
+    """Say what it ran with; of the inputs the seed and digests of files, the rest is beside it."""
+    pinned = ending.manifest
+    return None if pinned is None else {
+        "modelHash": pinned.model_hash,
+        "codeVersion": pinned.code_version,
+        "device": pinned.device,
+        "batchSize": pinned.batch_size,
+        "seed": lines.spec.get("input", {}).get("seed"),
+        "files": lines.files,
+    }  # fmt: skip
+
+
+def _reproduction(spec: JsonObject, found: ev.Reproduction | None) -> JsonObject | None:
+    pins: JsonObject = spec.get(PINS, {})
+    if not pins and found is None:
+        return None
+    return {
+        "of": found.of if found else pins.get("job"),
+        "match": found.match if found else None,
+        "distance": found.distance if found else None,
+        "changed": list(found.changed or ()) if found else [],
     }
 
 

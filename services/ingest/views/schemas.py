@@ -129,6 +129,26 @@ class JobUrls(Shape):
     logs: str
 
 
+class JobManifest(Shape):
+    """What a completed job ran with; null: could not be read. `files`: SHA-256 of input files by JSON Pointer."""
+
+    model_hash: str | None
+    code_version: str | None
+    device: str | None
+    batch_size: int
+    seed: int | None
+    files: dict[str, str]
+
+
+class JobReproduction(Shape):
+    """How near the job came to another one; `match` null: not known yet. `changed`: of the manifest, after all."""
+
+    of: str
+    match: Literal["exact", "close", "different"] | None
+    distance: float | None = Field(ge=0, le=1)
+    changed: list[str]
+
+
 class Job(Shape):
     """A job."""
 
@@ -155,6 +175,8 @@ class Job(Shape):
     artifacts: list[ArtifactSummary]
     error: JobError | None
     timings: JobTimings
+    manifest: JobManifest | None
+    reproduction: JobReproduction | None
     metadata: dict[str, str]
     sequence: int
     position: str
