@@ -15,6 +15,7 @@ COMMANDS = {
     "model": "headrace.models:app",
     "policy": "headrace.policy:app",
     "events": "headrace.events.group:app",
+    "replay": "headrace.replay:app",
     "webhook": "headrace.webhooks.group:app",
     "audit": "headrace.audit:app",
     "dlq": "headrace.operators.dlq:app",

@@ -1,5 +1,6 @@
 """`headrace jobs reproduce`: run what a job ran once more, and say how near the result came."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 import typer
@@ -12,6 +13,10 @@ from headrace.watching import watch
 
 _FIELDS = ("id", "status", "of", "match", "distance", "changed", "error")
 _NEAR = ("exact", "close")
+
+
+async def _once(job: JsonObject) -> AsyncIterator[JsonObject]:
+    yield job
 
 
 def reproduce(
@@ -30,9 +35,8 @@ def reproduce(
 
     async def action(client: Client) -> JsonObject:
         job: JsonObject = (await client.post(path)).body
-        if wait:
-            async for job in watch(client, str(job["id"]), timeout_s):
-                pass
+        async for seen in watch(client, str(job["id"]), timeout_s) if wait else _once(job):
+            job = seen
         return job
 
     job = call(action, url, key_file, output)

@@ -20,8 +20,7 @@ from headrace.output import Format, note, show_list, show_one
 from headrace.recorded_events import BadInput, bytes_of, from_file, from_log, read_bound
 from services.gpu_worker.devices import DeviceError, parse_devices
 from services.gpu_worker.gpus.finding import Gpus
-from services.scheduler.simulate.changes import altered
-from services.scheduler.simulate.compared import Outcome, Setting, run
+from services.scheduler.simulate.compared import Outcome, compare
 from services.scheduler.simulate.fleet import Device
 from services.scheduler.simulate.recorded import Recorded
 
@@ -46,7 +45,7 @@ def simulate(
         recorded = Recorded(read_bound(from_, first=True), read_bound(to, first=False))
         for entry, where in from_file(events) if events else from_log(load_settings(os.environ), pool):
             _take(recorded, entry, where)
-        _show(*compare(recorded, devices, weights, set_ or []), output)
+        _show(*_compare(recorded, devices, weights, set_ or []), output)
     except BadInput as fault:
         note(f"error: {fault}")
         raise typer.Exit(Exit.USAGE) from None
@@ -55,7 +54,7 @@ def simulate(
         raise typer.Exit(exit_for_error(fault)) from None
 
 
-def compare(
+def _compare(
     recorded: Recorded, devices: str | None, weights: Path | None, knobs: list[str]
 ) -> tuple[Outcome, Outcome]:  # fmt: skip
     """Return what came of the arrivals before and after. Raises BadInput."""
@@ -66,9 +65,7 @@ def compare(
     facts, fleet = _facts(knobs), _devices(devices) or recorded.fleet
     if not fleet:
         raise BadInput("no worker is recorded: give --devices")
-    before = Setting(recorded.fleet or fleet, recorded.changes(), recorded.begin_ms())
-    after = Setting(fleet, altered(before.changes, facts, changed), before.begin_ms)
-    return run(arrivals, before), run(arrivals, after)
+    return compare(recorded, fleet, facts, changed)
 
 
 def _take(recorded: Recorded, entry: Entry, where: str) -> None:

@@ -32,10 +32,11 @@ def tail(
 
 async def _follow(client: Client, params: Params, form: Format) -> None:
     async for event in Following(client, params).events():
-        typer.echo(orjson.dumps(event).decode() if form is not Format.TABLE else _row(event))
+        typer.echo(orjson.dumps(event).decode() if form is not Format.TABLE else event_row(event))
 
 
-def _row(event: dict[str, object]) -> str:
+def event_row(event: dict[str, object]) -> str:
+    """Return an event as a line for people."""
     if event["type"] == "gap":
         return f"-- gap: what followed {event['requested']} is not there any more --"
     return f"{event['time']}  {event['position']}  {event['type']}  {event['subject']}"

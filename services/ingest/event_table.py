@@ -10,7 +10,7 @@ from services.ingest.handlers.reproduce import ReproduceHandler
 from services.ingest.handlers.retry import RetryHandler
 from services.ingest.handlers.state import StateHandler
 from services.ingest.routes import Parameter, Route
-from services.ingest.views import schemas
+from services.ingest.views import replay_schemas, schemas
 from services.ingest.views.operator_schemas import ActionPage
 from services.ingest.views.state_schemas import StateThen
 
@@ -92,11 +92,17 @@ def replay_routes(replays: ReplayHandlers) -> tuple[Route, ...]:
     """Return the routes that show the past as a stream."""
     one, wrong = "/v1/replays/{id}", ("replay_not_found", "bad_parameter")
     return (
-        Route("POST", "/v1/replays", replays.create_replay, "Ask for a stretch of the past as a stream.",
-              "events:read", body=ReplayCreate, reply=schemas.Replay, replies=((201, "Where it can be read."),),
-              problems=("bad_parameter",)),
-        Route("GET", one, replays.get_replay, "Show what a replay is of.", "events:read", reply=schemas.Replay,
-              problems=wrong),
+        Route("POST", "/v1/replays", replays.create_replay,
+              "Ask for a stretch of the past as a stream, for jobs as they were, or for waits under another policy.",
+              "events:read", body=ReplayCreate, reply=replay_schemas.Replay, or_scope="admin",
+              replies=((201, "Where it can be read."), (202, "It is being computed.")),
+              problems=("bad_parameter", "quota_exceeded", "pool_not_found")),
+        Route("GET", "/v1/replays", replays.list_replays, "List my replays that this process knows.", "events:read",
+              reply=replay_schemas.ReplayPage, or_scope="admin", problems=("bad_parameter",)),
+        Route("GET", one, replays.get_replay, "Show what a replay is of, and what came of it.", "events:read",
+              reply=replay_schemas.Replay, or_scope="admin", problems=(*wrong, "quota_exceeded")),
+        Route("DELETE", one, replays.delete_replay, "End a replay; repeating is harmless.", "events:read",
+              or_scope="admin", replies=((204, "It is over, and not shown any more."),), problems=wrong),
         Route("GET", one + "/stream", replays.replay_stream, "Read a replay, as server-sent events.", "events:read",
               media_type="text/event-stream", problems=(*wrong, "cursor_expired", "quota_exceeded"),
               replies=((200, "Events, up to `end`."),),

@@ -90,6 +90,7 @@ from services.ingest.log_tails import LogTails
 from services.ingest.metrics import IngestMetrics
 from services.ingest.operator_table import consumer_routes, dead_letter_routes
 from services.ingest.readiness import Readiness
+from services.ingest.replays.running import Runs
 from services.ingest.routes import Route
 from services.ingest.table import (
     admin_routes,
@@ -186,6 +187,7 @@ class IngestService:
         self._edge.is_draining = True
         await self._tails.aclose()
         await self._hub.aclose()
+        await self._replays.aclose()
         if self._runner is not None:
             await self._runner.drain(DRAIN_S)
             await self._runner.cleanup()
@@ -249,7 +251,8 @@ class IngestService:
         access = StreamAccess(self.context, authenticate)
         sse = StreamHandlers(self.context, reader, self._hub, access.is_still_valid)
         sockets = SocketHandler(self.context, reader, self._hub, access, canceller)
-        replays = ReplayHandlers(self.context, self.events, self._hub, sse)
+        self._replays = Runs(self.context.settings)
+        replays = ReplayHandlers(self.context, self.events, self._hub, sse, self._replays)
         return (
             *stream_routes(sse, sockets, TokenHandler(self.context, reader), access),
             *replay_routes(replays),

@@ -5,6 +5,7 @@ import re
 from contracts.deliveries import Attempted, PlannedDelivery, Settlement
 from services.ingest.app import ROUTES
 from services.ingest.edge.problems import CATALOGUE
+from services.ingest.service import IngestService
 from tests.ingest.api import Api
 
 
@@ -100,3 +101,29 @@ async def test_metrics_say_how_webhooks_do_and_what_waits_for_too_long(api: Api)
 async def test_liveness_and_readiness_need_no_key(api: Api) -> None:
     assert (await api.get("/healthz", key="")).body == {"status": "alive"}
     assert (await api.get("/readyz", key="")).status in (200, 503)
+
+
+async def test_processes_that_all_follow_the_log_count_each_job_once_between_them(api: Api) -> None:
+    """Field case 75: with three replicas that each are told of every event, the sum over their metrics is the truth."""
+    others = [IngestService(api.service.context.settings) for _ in range(2)]
+    for service in others:
+        await service.start()
+        await service.context.opened.wait()
+    apis = [api, *(Api(service, api.session, api.key) for service in others)]
+    headers, counted = {"Authorization": f"Bearer {api.key}"}, 0.0
+    try:
+        streams = [await api.session.get(each.url + "/v1/stream", headers=headers) for each in apis]
+        jobs = [await apis[number % 3].job() for number in range(9)]
+        for stream in streams:
+            told = b""
+            while not all(job_id.encode() in told for job_id in jobs):
+                told += await stream.content.readany()
+            stream.close()
+        for each in apis:
+            lines = (await each.get("/metrics")).raw.decode().splitlines()
+            counted += sum(float(line.split()[-1]) for line in lines if line.startswith("headrace_jobs_created_total{"))
+    finally:
+        for service in others:
+            await service.stop()
+
+    assert counted == 9

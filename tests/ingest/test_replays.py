@@ -1,15 +1,26 @@
 """Replays: the past once more, as fast as wanted, for its tenant alone, and without a trace."""
 
 import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from contracts import events as ev
+from contracts.aside import addresses_of
 from contracts.positions import entry_ms, parse_position
 from services.ingest.events.replaying import Pace
+from services.ingest.handlers import replays
+from services.ingest.replays import running
 from tests.archive.rig import Log
-from tests.ingest.api import Api
+from tests.harness import eventually
+from tests.ingest.api import ADMIN_KEY, Api
 from tests.ingest.test_events import log, pages, run_job, seal_and_trim
 from tests.store.play import Play
 
@@ -58,25 +69,197 @@ async def test_a_replay_is_its_tenants_alone(api: Api, play: Play) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [{"speed": 0}, {"speed": 101}, {"speed": "fast"}, {"mode": "project"}, {"filters": {"tenantId": "t_b"}}]
+    "body",
+    [
+        {"speed": 0},
+        {"speed": 101},
+        {"speed": "fast"},
+        {"filters": {"tenantId": "t_b"}},
+        {"at": "aa.1.1-0"},
+        {"mode": "project", "speed": 2},
+        {"mode": "project", "filters": {"type": "job.*"}},
+        {"policy": {}},
+    ],
 )
 async def test_what_cannot_be_replayed_is_refused(api: Api, body: dict[str, Any]) -> None:
     assert (await api.call("POST", "/v1/replays", json=body)).status == 422
 
 
-async def test_a_replay_writes_nothing_so_that_it_makes_no_work_and_no_webhook(api: Api, play: Play) -> None:
-    """Field case 79: replaying sends no webhooks and starts no jobs.
+async def test_a_projection_is_what_the_log_says_at_a_place(api: Api, play: Play, log: Log) -> None:
+    """As `GET /v1/jobs/{id}?at=` shows each job, from log and archive."""
+    jobs = [await run_job(api, play), await api.job()]
+    await api.call("POST", f"/v1/jobs/{jobs[1]}/cancel")
+    await api.tenant("t_b")
+    listed = await pages(api, "/v1/events", limit=500)
+    await seal_and_trim(log, 5)
+    at = listed[4]["position"]
 
-    The store holds the same bytes under the same keys after it, deliveries and groups among them.
+    made = await compute(api, {"mode": "project", "at": at})
+    one = await compute(api, {"mode": "project", "filters": {"jobId": jobs[1]}})
+
+    assert made["status"] == "completed", made["problem"]
+    told = made["result"]["pools"]["default"]
+    then = {each["id"]: each for each in told["jobs"]}
+    assert f"aa.1.{told['position']}" == at
+    assert told["counts"] == (await api.get(f"/v1/state?at={at}")).body["counts"]
+    for job_id, state in then.items():
+        shown = (await api.get(f"/v1/jobs/{job_id}?at={at}")).body
+        assert {name: state[name] for name in ("status", "attempt", "sequence", "progress")} == {
+            name: shown[name] for name in ("status", "attempt", "sequence", "progress")
+        }
+    assert list(then) == [jobs[0]]  # the other one was not there yet
+    (state,) = one["result"]["pools"]["default"]["jobs"]
+    assert (state["id"], state["status"], one["result"]["pools"]["default"]["skipped"]) == (jobs[1], "cancelled", 0)
+    stranger = await api.new_key("t_b")
+    others = await compute(api, {"mode": "project"}, key=stranger)
+    assert others["result"]["pools"]["default"]["jobs"] == []
+    assert (await api.get(f"/v1/replays/{made['id']}", key=stranger)).code == "replay_not_found"
+    assert (await api.get("/v1/replays", key=stranger)).body["data"][0]["id"] == others["id"]
+    assert [each["id"] for each in (await api.get("/v1/replays")).body["data"]] == [one["id"], made["id"]]
+
+
+async def test_another_policy_is_tried_on_what_was_recorded_by_operators_only(api: Api, play: Play) -> None:
+    """The same figures as `headrace policy simulate`, whose code it is."""
+    slot = ev.SlotInfo(index=0, device="d", kind="sim", bytes=1 << 30)
+    worker = ev.WorkerRegistered(worker_id="wrk_1", host="h", pid=1, slots=(slot,))
+    await api.store.attempts.register("default", worker, {})
+    for _ in range(3):
+        await run_job(api, play)
+    policy = {"leadSeconds": 30, "weights": {"t_a": 2}}
+
+    found = await compute(api, {"mode": "whatif", "policy": policy}, key=ADMIN_KEY)
+    nobody = await compute(api, {"mode": "whatif", "policy": {"weights": {"t_z": 2}}}, key=ADMIN_KEY)
+
+    assert found["status"] == "completed", found["problem"]
+    assert [(each["of"], each["jobs"]) for each in found["result"]["waits"]] == [
+        ("all", 3), ("tier standard", 3), ("tenant t_a", 3)
+    ]  # fmt: skip
+    assert set(found["result"]["waits"][0]["before"]) == {"p50S", "p95S", "p99S"}
+    assert (found["policy"], found["pool"], found["urls"]["stream"]) == (policy, "default", None)
+    assert (nobody["status"], nobody["problem"]["code"]) == ("failed", "unknown_tenant")
+    assert (await api.call("POST", "/v1/replays", json={"mode": "whatif"})).code == "missing_scope"
+    assert (await api.get(f"/v1/replays/{found['id']}")).code == "replay_not_found"
+    wrong = await api.admin(
+        "POST", "/v1/replays", json={"mode": "whatif", "policy": {"tierFloors": {"free": 0.5, "enterprise": 0.5}}}
+    )
+    assert wrong.pointers == ["/policy"]
+    assert (await api.admin("POST", "/v1/replays", json={"mode": "stream"})).code == "missing_scope"
+
+
+async def test_a_replay_that_computes_is_bounded_and_ends_when_it_is_deleted(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(replays._MODULES, "project", "tests.ingest.sleeper")
+    made = await api.call("POST", "/v1/replays", json={"mode": "project"})
+    second = await api.call("POST", "/v1/replays", json={"mode": "project", "at": "2026-11-30T00:00:00Z"})
+    (pid,) = await asyncio.to_thread(sleepers)
+
+    assert (made.status, made.body["status"]) == (202, "running")
+    assert (second.code, second.body["violated-policies"]) == ("quota_exceeded", ["replays"])
+    assert (await api.get(f"/v1/replays/{made.body['id']}/stream")).code == "replay_not_found"
+    link = made.body["urls"]["self"]
+    assert [(await api.call("DELETE", link)).status for _ in range(2)] == [204, 204]
+    assert (await api.get(link)).code == "replay_not_found"
+    assert (await api.get("/v1/replays")).body["data"] == []
+    await eventually(lambda: pid not in sleepers(), "its process is gone")
+    monkeypatch.setattr(running, "LIMIT_S", 0.2)
+    late = await compute(api, {"mode": "project"})
+    assert (late["status"], late["problem"]["code"]) == ("failed", "too_large")
+
+
+async def test_a_deleted_stream_ends(api: Api, play: Play) -> None:
+    await run_job(api, play)
+    await asyncio.sleep(0.05)
+    await run_job(api, play)
+    made = (await api.call("POST", "/v1/replays", json={"speed": 1})).body
+
+    told = asyncio.create_task(api.get(made["urls"]["stream"]))
+    await asyncio.sleep(0.01)
+    assert (await api.call("DELETE", made["urls"]["self"])).status == 204
+
+    assert b'"going_away"' in (await told).raw
+    assert (await api.get(made["urls"]["stream"])).code == "replay_not_found"
+
+
+async def test_no_replay_writes_reaches_anybody_or_makes_work(api: Api, play: Play) -> None:
+    """Field cases 74 and 79: showing history again sends no webhooks, starts no jobs and changes no projection.
+
+    In every mode the store holds the same bytes under the same keys after it, deliveries, groups and job hashes among
+    them, and this process connects to nothing but the store; the processes that compute cannot (below).
     """
     hooked = {"webhookUrl": "https://app.example/hook"}
     await run_job(api, play, **hooked)
     await api.job(**hooked)
     before = await _everything(api)
-    told = await replay(api)
+    allowed = addresses_of(api.service.context.settings.redis.url) | {("127.0.0.1", api.service.port)}
+
+    with connections() as reached:
+        told = await replay(api)
+        projected = await compute(api, {"mode": "project"})
+        await compute(api, {"mode": "whatif"}, key=ADMIN_KEY)
 
     assert len(told) > 5
+    assert projected["status"] == "completed", projected["problem"]
     assert await _everything(api) == before
+    assert set(reached) <= allowed
+
+
+def test_the_process_of_a_replay_reaches_the_store_and_nothing_else() -> None:
+    code = """
+import socket, subprocess, sys
+from contracts.aside import confine
+there, elsewhere = socket.create_server(("127.0.0.1", 0)), socket.create_server(("127.0.0.1", 0))
+confine("redis://localhost:%d/0" % there.getsockname()[1])
+socket.create_connection(there.getsockname())
+for forbidden in (lambda: socket.create_connection(elsewhere.getsockname()), lambda: subprocess.run(["true"])):
+    try:
+        forbidden()
+    except PermissionError:
+        print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.split() == ["refused", "refused"]
+
+
+async def compute(api: Api, body: dict[str, Any], key: str | None = None) -> dict[str, Any]:
+    """Ask for a replay that computes, and wait for what comes of it."""
+    made = await api.call("POST", "/v1/replays", json=body, key=key)
+    assert made.status == 202, made.body
+    found = made.body
+    while found["status"] == "running":
+        await asyncio.sleep(0.02)
+        found = (await api.get(made.body["urls"]["self"], key=key)).body
+    return dict(found)
+
+
+def sleepers() -> list[int]:
+    """Return the processes of `tests.ingest.sleeper` that this one started."""
+    mine = f"/proc/{os.getpid()}/task/{os.getpid()}/children"
+    pids = [int(pid) for pid in Path(mine).read_text().split()]
+    return [pid for pid in pids if b"tests.ingest.sleeper" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+_reached: list[Any] | None = None
+
+
+def _note(event: str, args: tuple[Any, ...]) -> None:
+    if _reached is not None and event == "socket.connect":
+        _reached.append(args[1] if isinstance(args[1], str) else args[1][:2])
+
+
+sys.addaudithook(_note)
+
+
+@contextmanager
+def connections() -> Iterator[list[Any]]:
+    """Note where this process connects to meanwhile."""
+    global _reached
+    _reached = found = []
+    try:
+        yield found
+    finally:
+        _reached = None
 
 
 async def _everything(api: Api) -> dict[bytes, bytes | None]:

@@ -8,6 +8,7 @@ import pytest
 from contracts.positions import entry_ms
 from contracts.store import keys
 from tests.harness import Fragile, Stack
+from tests.harness.recorder import recorded
 from tests.harness.up import LEASE_S
 from tests.system.conftest import Starter
 
@@ -22,19 +23,30 @@ ONE_SECOND = {
 
 
 async def test_late_writes_of_a_frozen_worker_are_refused_after_the_takeover(stack: Stack) -> None:
-    job = await stack.submit("slow", {"steps": 100, "step_s": 0.05})
-    await stack.wait_for(job, "job.progress")
-    supervisor = await stack.worker_of(job)
+    """And what the log says of each moment of it, of jobs that are cancelled, fail and run again beside it, is what was
+    shown then. In full, with kills: `test_past`.
+    """
+    async with recorded(stack, seed=1) as recorder:
+        job = await stack.submit("slow", {"steps": 100, "step_s": 0.05})
+        await stack.wait_for(job, "job.progress")
+        supervisor = await stack.worker_of(job)
 
-    supervisor.send(signal.SIGSTOP)
-    again = await stack.wait_for(job, "job.started", count=2)
-    supervisor.send(signal.SIGCONT)
-    await stack.wait_for_ends()
+        supervisor.send(signal.SIGSTOP)
+        later = await stack.submit("noop", runAt=stack.later(3600))
+        await stack.cancel(later)
+        assert (await stack.request("POST", f"/v1/jobs/{later}/retry")).status == 202
+        await stack.submit("fails", policy={"maxAttempts": 2})
+        again = await stack.wait_for(job, "job.started", count=2)
+        supervisor.send(signal.SIGCONT)
+        await stack.wait_for_ends()
 
-    later = [entry for entry in stack.log.of(job) if entry.sequence > again.sequence]
-    assert {entry.fence for entry in later} == {2}  # job.event_rejected carries the fence of the new owner, too
-    assert [entry.type for entry in later if entry.type == "job.completed"] == ["job.completed"]
-    assert len([entry for entry in later if entry.type == "job.event_rejected"]) <= 1
+    assert recorder.compare_states(200) > 20
+    assert await recorder.compare_views(30) > 10
+
+    rest = [entry for entry in stack.log.of(job) if entry.sequence > again.sequence]
+    assert {entry.fence for entry in rest} == {2}  # job.event_rejected carries the fence of the new owner, too
+    assert [entry.type for entry in rest if entry.type == "job.completed"] == ["job.completed"]
+    assert len([entry for entry in rest if entry.type == "job.event_rejected"]) <= 1
     await stack.submit("noop")
     await stack.wait_for_ends()
     await stack.audit()

@@ -21,7 +21,7 @@ from services.ingest.views.body_lines import JsonObject
 
 _POOL = frozenset({"pool"})
 # How the API calls each knob of the policy.
-_KNOBS = {
+KNOBS = {
     "tierWeights": "tier_weights",
     "tierFloors": "tier_floors",
     "leadSeconds": "lead_s",
@@ -79,8 +79,8 @@ class PoolHandlers(ConfiguredHandlers):
         policy = self._context.settings.scheduler.policy.changed(facts).model_dump()
         changed = facts.model_dump(exclude_none=True)
         view: JsonObject = {"pool": pool, "object": "policy"}
-        view |= {shown: policy[name] for shown, name in _KNOBS.items()}
-        return view | {"changed": [shown for shown, name in _KNOBS.items() if name in changed]}
+        view |= {shown: policy[name] for shown, name in KNOBS.items()}
+        return view | {"changed": [shown for shown, name in KNOBS.items() if name in changed]}
 
 
 async def pool_view(context: Context, name: str) -> JsonObject:
@@ -103,7 +103,7 @@ def patched(settings: SchedulingPolicy, known: ev.PolicyFacts, wanted: PolicyPat
     facts = known.model_dump(exclude_none=True)
     in_force = settings.changed(known).model_dump()
     for shown, value in wanted.model_dump(by_alias=True, exclude_unset=True, exclude={"reason"}).items():
-        name = _KNOBS[shown]
+        name = KNOBS[shown]
         if value is None:
             facts.pop(name, None)
         else:
@@ -117,7 +117,7 @@ def patched(settings: SchedulingPolicy, known: ev.PolicyFacts, wanted: PolicyPat
 
 
 def _fault(location: tuple[str | int, ...], message: str) -> Fault:
-    shown = next(shown for shown, name in _KNOBS.items() if name == location[0])
+    shown = next(shown for shown, name in KNOBS.items() if name == location[0])
     return Fault(f"/{shown}", "contradiction", message.removeprefix("Value error, "))
 
 

@@ -364,31 +364,3 @@ class EventTypeDetails(EventType):
     model_config = ConfigDict(protected_namespaces=())
     schema_: dict[str, Anything] = Field(alias="schema")
     example: EventRecord
-
-
-class ReplayUrls(Shape):
-    """Where to go on."""
-
-    self: str
-    stream: str
-
-
-class Replayed(Shape):
-    """Which events a replay shows; null: any."""
-
-    job_id: str | None
-    user_id: str | None
-    type: str | None
-
-
-class Replay(Shape):
-    """A stretch of the past; `from` and `to` null: from the beginning, to the end."""
-
-    id: str
-    object: Literal["replay"]
-    mode: Literal["stream"]
-    speed: int | Literal["max"]
-    from_: str | None = Field(alias="from")
-    to: str | None
-    filters: Replayed
-    urls: ReplayUrls

@@ -1,14 +1,16 @@
 """The same arrivals under two policies or fleets, side by side. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from contracts.events import PolicyFacts
 from services.scheduler.simulate.arrivals import Arrival, Ran
-from services.scheduler.simulate.changes import Change
+from services.scheduler.simulate.changes import Change, altered
 from services.scheduler.simulate.clocked import simulate
 from services.scheduler.simulate.fleet import Device
 from services.scheduler.simulate.folded import BEGIN_MS, Folded
 from services.scheduler.simulate.measure import Use, Waits, group, use, waits
+from services.scheduler.simulate.recorded import Recorded
 
 MOST_TENANTS = 10  # by jobs
 _DAY_MS = 86_400_000  # for holds and start-by clocks; a job that fits nowhere must not keep the clock going for ever
@@ -30,6 +32,16 @@ class Outcome:
     waits: dict[str, Waits]
     use: Use
     never_started: int
+
+
+def compare(
+    recorded: Recorded, fleet: Sequence[Device], knobs: PolicyFacts, weights: Mapping[str, float]
+) -> tuple[Outcome, Outcome]:  # fmt: skip
+    """Return what came of what was recorded: as it was, and on this fleet with these knobs and weights."""
+    arrivals = recorded.arrivals()
+    before = Setting(recorded.fleet or fleet, recorded.changes(), recorded.begin_ms())
+    after = Setting(fleet, altered(before.changes, knobs, weights), before.begin_ms)
+    return run(arrivals, before), run(arrivals, after)
 
 
 def run(arrivals: Sequence[Arrival], setting: Setting) -> Outcome:
