@@ -81,7 +81,7 @@ from contracts.events.milestones import (
     PromptEncoded,
     ThumbnailReady,
 )
-from contracts.events.operators import ConsumerDropped, DeadLettersRequested, DeadLettersStopped
+from contracts.events.operators import AuditAction, ConsumerDropped, DeadLettersRequested, DeadLettersStopped
 from contracts.events.root import (
     Acted,
     ArtifactRef,
@@ -128,6 +128,7 @@ __all__ = [
     "ArtifactRef",
     "ArtifactUploadStarted",
     "ArtifactUploaded",
+    "AuditAction",
     "AuditVerified",
     "BudgetsRenewed",
     "ConsumerDropped",

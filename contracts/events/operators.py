@@ -41,3 +41,14 @@ class ConsumerDropped(Acted):
     pending: int
     reason: str = ""
     by: str = ""
+
+
+class AuditAction(Acted):
+    """operator: something was done that no other event tells of."""
+
+    TYPE: ClassVar[str] = "audit.action"
+    action: str
+    target: str = ""
+    count: int | None = None
+    reason: str = ""
+    by: str = ""

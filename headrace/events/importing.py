@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from contracts.errors import HeadraceError
+from contracts.events import AuditAction
 from contracts.settings import load_settings
-from contracts.store import Store
+from contracts.store import Store, keys
 from contracts.store.imports import import_log
-from headrace.command import exit_for_error
+from headrace.command import Reason, exit_for_error
 from headrace.events.export_file import BadExport, check, records
 from headrace.exits import Exit
 from headrace.output import note
@@ -21,11 +22,12 @@ from headrace.store_server import ensure, release
 def import_(
     path: Annotated[Path, typer.Argument(help="A file that `headrace events export` wrote, without filters.")],
     pool: Annotated[list[str] | None, typer.Option(help="The pools, in the order of their codes (default).")] = None,
+    reason: Reason = "",
 ) -> None:
     """Read an export into the store of this host, which must be stopped and empty: to look at it, not to run it."""
     try:
         checked = check(path)
-        counts = _with_store(path, pool or ["default"], set(checked.codes))
+        counts = _with_store(path, pool or ["default"], set(checked.codes), reason)
     except BadExport as fault:
         note(f"error: {path}: {fault}")
         raise typer.Exit(Exit.FAILED_CHECK) from None
@@ -35,23 +37,27 @@ def import_(
     note(f"{sum(counts.values())} events of {checked.jobs} jobs")
 
 
-def _with_store(path: Path, pools: list[str], codes: set[str]) -> dict[str, int]:
+def _with_store(path: Path, pools: list[str], codes: set[str], reason: str) -> dict[str, int]:
     settings = load_settings(os.environ)
     url, home = settings.redis.url, settings.data_dir.expanduser()
     try:
-        return asyncio.run(_import(url or ensure(home, server=settings.store.server).url, path, pools, codes))
+        return asyncio.run(_import(url or ensure(home, server=settings.store.server).url, path, pools, codes, reason))
     finally:
         if not url:
             release(home)
 
 
-async def _import(url: str, path: Path, pools: list[str], codes: set[str]) -> dict[str, int]:
+async def _import(url: str, path: Path, pools: list[str], codes: set[str], reason: str) -> dict[str, int]:
     store = Store(url)
     try:
         await store.directory.open()
         known = {(await store.open_pool(name)).code: name for name in pools}
         if codes - known.keys():
             raise BadExport(f"it holds events of pools {sorted(codes)}, and these are {known}: name more with --pool")
-        return {known[code]: await import_log(store, known[code], records(path, code)) for code in sorted(codes)}
+        counts = {known[code]: await import_log(store, known[code], records(path, code)) for code in sorted(codes)}
+        for name, count in counts.items():
+            done = AuditAction(action="events.import", target=name, count=count, reason=reason, by="operator")
+            await store.note(keys.SYSTEM, name, done, f"import {name}")
+        return counts
     finally:
         await store.aclose()

@@ -17,6 +17,7 @@ TENANT = "t_default"
 ADMIN_SCOPES = ("admin", "audit:read")
 JOB_SCOPES = ("jobs:read", "jobs:write", "models:read", "webhooks:read", "webhooks:write", "events:read")
 _BY = "headrace up"
+_REASON = "made for a local stack"
 
 
 async def introduce(store_url: str, keys: LocalKeys) -> str:
@@ -43,11 +44,11 @@ async def introduce(store_url: str, keys: LocalKeys) -> str:
 def _missing_tenant(state: Configuration) -> ev.Event | None:
     if TENANT in state.tenants:
         return None
-    return ev.TenantCreated(tenant_id=TENANT, reason="made for a local stack", by=_BY)
+    return ev.TenantCreated(tenant_id=TENANT, reason=_REASON, by=_BY)
 
 
 def _missing_key(key: str, scopes: tuple[str, ...], state: Configuration) -> ev.Event | None:
     if key_id(key) in state.keys:
         return None
     sha256 = hashlib.sha256(key.encode()).hexdigest()
-    return ev.KeyCreated(tenant_id=TENANT, key_id=key_id(key), sha256=sha256, scopes=scopes, by=_BY)
+    return ev.KeyCreated(tenant_id=TENANT, key_id=key_id(key), sha256=sha256, scopes=scopes, reason=_REASON, by=_BY)
