@@ -25,6 +25,7 @@ from contracts.positions import BadPosition, entry_key, parse_position
 from contracts.settings import Settings, load_settings
 from contracts.store import Store, keys
 from contracts.tenant import Configuration
+from contracts.usage.audit import UsageAudit
 from headrace.audit_actions import actions
 from headrace.client import JsonObject
 from headrace.command import Output, Reason, exit_for_error
@@ -146,7 +147,7 @@ async def _one(asked: _Asked, store: Store, archive: Archive, pool: str) -> Repa
 
 
 def _beside(store: Store, pool: str) -> list[Beside]:
-    return [] if pool == keys.SYSTEM else [SnapshotAudit(store, pool)]
+    return [] if pool == keys.SYSTEM else [SnapshotAudit(store, pool), UsageAudit(store, pool)]
 
 
 async def _signed(store: Store, archive: Archive, pools: list[str]) -> list[tuple[str, list[Checkpoint]]]:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import orjson
 from redis.asyncio import Redis
+from redis.asyncio.client import Pipeline
 from redis.exceptions import ResponseError
 
 from contracts.errors import StoreUnavailable
@@ -29,12 +30,14 @@ class Counted(NamedTuple):
     """Up to where it is counted. `flights`: the attempts under way there, as `contracts.usage.fold` writes them.
 
     `since`: of what came before it in the log, nothing was counted. `first`: the first day that is kept.
+    `mended`: how often rows were set right.
     """
 
     upto: str = START
     flights: str = ""
     since: str = START
     first: int = 0
+    mended: int = 0
 
     @property
     def days(self) -> range:
@@ -83,21 +86,25 @@ class UsageCalls:
         return Look(_counted(raw), rows, int(seconds) * 1000 + int(micros) // 1000)
 
     async def tally(
-        self, pool: str, token: str, seen: str, upto: str, flights: str, rows: Mapping[Key, Row],
+        self, pool: str, token: str, seen: Counted, upto: str, flights: str, rows: Mapping[Key, Row],
         begun: Mapping[str, str],
     ) -> replies.Reply:  # fmt: skip
-        """Add rows to those that are counted up to `seen`; `begun` may set `since`."""
-        return await self._send(pool, token, seen, upto, flights, {key: write_row(rows[key]) for key in rows}, begun)
+        """Add rows to those that are counted as it was `seen`; `begun` may set `since`."""
+        return await self._send(pool, token, f"{seen.upto} {seen.mended}", upto, flights, rows, begun)
 
-    async def mend(self, pool: str, upto: str, flights: str, rows: Mapping[Key, Row | None]) -> replies.Reply:
-        """Set rows to what the log says, None removes one; CONFLICT when it is counted further than `upto` by now."""
-        texts = {key: "" if row is None else write_row(row) for key, row in rows.items()}
-        return await self._send(pool, "", upto, upto, flights, texts, {})
+    async def mend(self, pool: str, seen: Counted, flights: str, changes: Mapping[Key, Row]) -> replies.Reply:
+        """Add what rows lack, or have too much (negative), however far it is counted by now.
 
-    async def forget_all(self, pool: str, look: Look) -> replies.Reply:
-        """Count nothing any more, so that the archivist counts from the beginning; CONFLICT as `mend`."""
-        texts = dict.fromkeys(look.rows, "")
-        return await self._send(pool, "", look.counted.upto, START, "", texts, {"since": START})
+        CONFLICT when somebody else did so since `seen`. APPLIED names up to where it is counted: attempts under way are
+        set only where that is as it was seen.
+        """
+        return await self._send(pool, "", str(seen.mended), seen.upto, flights, changes, {})
+
+    async def forget_all(self, pool: str, days: Sequence[int]) -> None:
+        """Count nothing any more, so that the archivist counts from the beginning. Raises StoreUnavailable."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.delete(keys.used(pool), *(keys.used_on(pool, day_text(day)) for day in days))
+        await _done(pipe)
 
     async def drop(self, pool: str, first: int, days: Sequence[int]) -> None:
         """Drop days that are kept no longer; `first` is the first that is. Raises StoreUnavailable."""
@@ -105,17 +112,15 @@ class UsageCalls:
         pipe.hset(keys.used(pool), "first", str(first))
         if days:
             pipe.delete(*(keys.used_on(pool, day_text(day)) for day in days))
-        try:
-            await pipe.execute()
-        except (*LOST, ResponseError) as error:
-            raise StoreUnavailable(str(error)) from error
+        await _done(pipe)
 
     async def _send(
-        self, pool: str, token: str, seen: str, upto: str, flights: str, rows: Mapping[Key, str],
+        self, pool: str, token: str, seen: str, upto: str, flights: str, rows: Mapping[Key, Row],
         begun: Mapping[str, str],
     ) -> replies.Reply:  # fmt: skip
         ring = KeyRing(pool, [keys.archive(pool), keys.used(pool)])
-        listed = [[ring.index(keys.used_on(pool, day_text(key.day))), key.field, text] for key, text in rows.items()]
+        places = {day: ring.index(keys.used_on(pool, day_text(day))) for day in {key.day for key in rows}}
+        listed = [[places[key.day], key.field, write_row(row)] for key, row in rows.items()]
         more = [text for pair in begun.items() for text in pair]
         args = [token, seen, upto, flights, orjson.dumps(listed), *more]
         return replies.reply(await self._call("tally", ring.keys, args))
@@ -129,8 +134,16 @@ def _rows(days: Sequence[int], told: Sequence[Mapping[Any, Any]]) -> dict[Key, R
     }
 
 
+async def _done(pipe: Pipeline) -> None:
+    try:
+        await pipe.execute()
+    except (*LOST, ResponseError) as error:
+        raise StoreUnavailable(str(error)) from error
+
+
 def _counted(raw: Mapping[Any, Any]) -> Counted:
     fields = {as_text(name): as_text(value) for name, value in raw.items()}
     return Counted(
-        fields.get("upto", START), fields.get("flights", ""), fields.get("since", START), int(fields.get("first", 0))
+        fields.get("upto", START), fields.get("flights", ""), fields.get("since", START), int(fields.get("first", 0)),
+        int(fields.get("mended", 0)),
     )  # fmt: skip

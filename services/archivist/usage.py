@@ -28,7 +28,7 @@ class UsageKeeper:
     def __init__(self, store: Store, archive: Archive, pool: str, kept_ms: int) -> None:
         self._store, self._archive, self._pool, self._kept_ms = store, archive, pool, kept_ms
         self._counting: Counting | None = None  # once it is known up to where it is counted
-        self._seen, self._since = START, dict[str, str]()  # up to where the store counts; what begins with the next
+        self._seen, self._since = Counted(), dict[str, str]()  # as the store has it; what begins with the next
         self._day = 0
 
     def begin_again(self) -> None:
@@ -61,9 +61,9 @@ class UsageKeeper:
     async def _begin(self, upto: str) -> Counting:
         counted = (await self._store.usage.look(self._pool, ())).counted
         if entry_key(counted.upto) > entry_key(upto):  # the log lost what was counted of it
-            await self._store.usage.forget_all(self._pool, await self._store.usage.look_at_all(self._pool))
+            await self._store.usage.forget_all(self._pool, counted.days)
             counted = Counted()
-        self._seen, self._since = counted.upto, {}
+        self._seen, self._since = counted, {}
         if counted.upto == START:
             oldest = await self._archive.oldest(self._pool)
             counted, self._since = Counted(oldest), {"since": oldest}
@@ -77,4 +77,4 @@ class UsageKeeper:
         )
         if reply.word is not Word.APPLIED:
             raise Unavailable("what tenants used", "it is counted by somebody else")
-        self._seen, self._since = fold.position, {}
+        self._seen, self._since = self._seen._replace(upto=fold.position), {}

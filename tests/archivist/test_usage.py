@@ -3,9 +3,17 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
+from contracts.archive import Archive
+from contracts.audit import Mender, Projection, repair, verify
+from contracts.audit.log_audit import LogAudit
+from contracts.errors import Unavailable
 from contracts.positions import entry_ms
 from contracts.store import keys
 from contracts.times import DAY_MS
+from contracts.usage.audit import UsageAudit
+from contracts.usage.rows import CREATED
 from tests.archivist.rig import AT_ONCE, POOL, Pool
 
 
@@ -56,7 +64,7 @@ async def test_the_rows_say_what_was_used_and_are_kept_as_long_as_they_are_to_be
     assert row[:6] == [9, 9, 0, 0, 0, sum(range(100, 109))]
 
     old = entry_ms(look.counted.upto) // DAY_MS - 5
-    await pool.store.usage.mend(POOL, look.counted.upto, look.counted.flights, {key._replace(day=old): row})
+    await pool.store.usage.mend(POOL, look.counted, look.counted.flights, {key._replace(day=old): row})
     await archive(pool, usage_ms=3 * DAY_MS)
 
     later = await pool.store.usage.look(POOL, [old, key.day])
@@ -81,3 +89,46 @@ async def test_a_segment_that_cannot_be_read_does_not_keep_the_log_from_being_se
     assert manifest is not None
     assert manifest.upto == (await pool.archive.segments(POOL))[-1].last
     assert (await pool.store.usage.look(POOL, [])).counted.upto == "0-0"
+
+
+async def test_an_audit_names_what_is_wrong_and_a_repair_sets_it_right_while_it_is_counted_on(pool: Pool) -> None:
+    await lived(pool)
+    assert (await used_of(pool)).differing == 0
+    (day,) = [name for name in await kept(pool) if name != keys.used(POOL)]
+    ((field, _),) = (await pool.store.client.hgetall(day)).items()
+    await pool.store.client.hset(day, mapping={field: b"9 9 1 0 0 1", b"t_x echo@1": b"1 0"})
+    await pool.store.client.hset(keys.used(POOL), "flights", '{"job_x":[1,5,null,0]}')
+
+    found = await used_of(pool)
+    assert (found.rows, found.differing) == (3, 3)
+    assert "t_a echo@1" in found.sample[0]
+    assert "attempts under way" in found.sample[-1]
+
+    working = pool.archivist()
+
+    class Late(UsageAudit):
+        async def mend(self, mender: Mender, audit: LogAudit) -> None:
+            await pool.run(await pool.job(), 50)
+            await working.run_once()
+            await super().mend(mender, audit)
+
+    repaired = await repair(pool.store, pool.archive, POOL, beside=[Late(pool.store, POOL)], reason="a foreign hand")
+
+    assert repaired.done.rebuilt == {"used": 1}
+    assert [row for row, _ in repaired.done.left] == ["attempts under way"]
+    again = await repair(pool.store, pool.archive, POOL, beside=[UsageAudit(pool.store, POOL)])
+    assert [each.differing for each in again.after.projections if each.name == "used"] == [0]
+    await pool.run(await pool.job(), 60)
+    with pytest.raises(Unavailable):  # it held what was wrong, and looks again
+        await working.run_once()
+    await working.run_once()
+    assert (await used_of(pool)).differing == 0
+    look, folded = await pool.used()
+    assert look.rows == folded
+    assert sum(row[CREATED] for row in folded.values()) == 11
+
+
+async def used_of(pool: Pool) -> Projection:
+    beside = UsageAudit(pool.store, POOL)
+    verdict = await verify(pool.store, Archive(pool.store, pool.objects), POOL, beside=[beside])
+    return next(each for each in verdict.projections if each.name == "used")

@@ -85,7 +85,7 @@ async def test_days_that_are_over_are_final_in_pages_and_as_csv(api: Api, play: 
     today = int(counted.upto.partition("-")[0]) // DAY_MS
     row = [5, 4, 1, 0, 0, 1_000, 2, 3, 4, 6]
     rows = {Key(today - back, tenant, "draw@1"): row for back in range(1, 4) for tenant in ("t_a", "t_c")}
-    assert (await api.store.usage.mend("default", counted.upto, counted.flights, rows)).applied
+    assert (await api.store.usage.mend("default", counted, counted.flights, rows)).applied
 
     found, cursor = list[Any](), ""
     while True:
