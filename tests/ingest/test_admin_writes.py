@@ -42,6 +42,7 @@ WRITES: dict[tuple[str, str], Body] = {
     ("POST", "/admin/v1/dlq/discard"): {"filter": {}},
     ("POST", "/admin/v1/dlq/redrive"): {"filter": {}},
     ("POST", "/admin/v1/dlq/operations/{id}/stop"): {},  # of the one before
+    ("POST", "/v1/audit/repair"): {"pool": "default"},
 }
 
 

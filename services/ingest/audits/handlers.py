@@ -12,7 +12,7 @@ from contracts.archive.checkpoints import SECRET, Signer, is_genuine
 from contracts.archive.reading import Gone
 from contracts.asked_audit import AskedAudit
 from contracts.audit_api import AuditCreate, RepairCreate
-from contracts.events import LogCheckpointed
+from contracts.events import AuditAction, LogCheckpointed
 from contracts.positions import Position, entry_ms
 from contracts.store import keys
 from contracts.store.records import Record
@@ -59,7 +59,10 @@ class AuditHandlers(ConfiguredHandlers):
             f"aud_{self._mint.token()}", "", caller.key_id, asked.reason, repairs=True, pool=asked.pool or "",
             job_id=asked.job_id or "", tenant_id=asked.tenant_id or "", asked_ms=self._context.now_ms(),
         )  # fmt: skip
-        return await self._ask(audit)
+        target = audit.job_id or audit.tenant_id or audit.pool
+        return await self._ask(
+            audit, AuditAction(action="audit.repair", target=target, **caller.signed(asked.reason))
+        )  # fmt: skip
 
     async def get_audit(self, request: web.Request, caller: Caller) -> web.Response:
         """Show what came of it, or that it is under way."""
@@ -79,10 +82,12 @@ class AuditHandlers(ConfiguredHandlers):
         found, behind = await self._checkpoints(meta, place, read_limit(request))
         return page_answer(request, list(found), self._cursor(question, behind))
 
-    async def _ask(self, audit: AskedAudit) -> web.Response:
+    async def _ask(self, audit: AskedAudit, action: AuditAction | None = None) -> web.Response:
         work = self._context.store.audit_work
         if any(not each.done_ms for each in await self._context.within(work.all(keys.SYSTEM))):
             raise Problem("audit_under_way", retry_after_s=AGAIN_S)
+        if action is not None:
+            await self._context.within(self._context.store.note(keys.SYSTEM, audit.id, action, audit.id))
         if not await self._context.within(work.ask(keys.SYSTEM, audit)):
             raise Problem("audit_under_way", "So many were asked for that their results must be forgotten first")
         view = audit_view(audit)
