@@ -1,34 +1,13 @@
 """All jobs of a tenant followed: snapshot, events of every pool, coming back, and nothing of anybody else."""
 
-import asyncio
-import random
-from pathlib import Path
-
 import pytest
 
 from contracts.store import keys
-from tests.ingest.api import Api, running_api, settings_for
-from tests.ingest.live import Told, listening, log_of, previews, progresses, replica
-from tests.servers import Server
+from tests.ingest.api import Api
+from tests.ingest.live import listening, log_of, previews, progresses
 from tests.store.play import POOL, Play
 
 PATH = "/v1/stream"
-
-
-async def whole_log(api: Api, tenant: str = "t_a") -> list[str]:
-    """Return the positions of all events of the tenant's jobs, as the log holds them."""
-    found: list[tuple[str, str]] = []
-    for pool, meta in api.service.context.pools.items():
-        for position, fields in await api.store.client.xrange(keys.log(pool)):
-            subject = fields[b"j"].decode()
-            owner = await api.store.client.hget(keys.job(pool, subject), "t") if subject.startswith("job_") else None
-            if owner == tenant.encode() and fields[b"t"] != b"preview.available":
-                found.append((position.decode(), f"{meta.code}.1.{position.decode()}"))
-    return [text for _, text in found]
-
-
-def positions(told: list[Told]) -> list[str]:
-    return [data["position"] for name, _, data in told if name not in ("snapshot", "gap", "end", "preview")]
 
 
 async def test_a_tenant_sees_its_own_jobs_of_every_pool_and_goes_on_by_its_id(api: Api, play: Play) -> None:
@@ -113,45 +92,3 @@ async def test_a_slow_tenant_listener_is_ended_and_its_jobs_traced_when_forgotte
     await api.store.client.delete(keys.job(POOL, attempt.job_id))  # as if it had been forgotten
     async with listening(api, PATH, after=place) as line:
         assert await line.names(8) == ["job.progress"] * 7 + ["job.completed"]
-
-
-async def test_reconnecting_at_random_shows_each_event_once(own_server: Server, tmp_path: Path) -> None:
-    """Field case 76 at scale: 25 drops, two servers, a store that restarts; counted against the log."""
-    chance, settings = random.Random(6), settings_for(own_server.url, tmp_path)
-    async with running_api(settings) as first, replica(settings) as second:
-        play = await Play(first.store).open()
-        attempts = [await play.running(slot=slot) for slot in range(4)]
-        seen: list[Told] = []
-        last = ""
-        for drop in range(25):
-            api = chance.choice((first, second))
-            for _ in range(chance.randrange(6)):
-                await progresses(play, chance.choice(attempts), chance.random() * 100)
-            if drop == 12:
-                own_server.stop()
-                own_server.start()
-                async with asyncio.timeout(20):
-                    while (await first.get("/readyz")).status != 200:  # noqa: ASYNC110
-                        await asyncio.sleep(0.05)
-            async with listening(api, PATH, key=first.key, after=last or None) as line:
-                for _ in range(chance.randrange(5)):
-                    await progresses(play, chance.choice(attempts), chance.random() * 100)
-                    told = await line.next()
-                    seen.append(told)
-                    last = told[1] or last
-        for attempt in attempts:
-            await play.completes(attempt)
-        log = await whole_log(first)
-        async with listening(first, PATH, after=last) as line:
-            while not seen or positions(seen)[-1:] != log[-1:]:
-                seen.append(await line.next())
-        begun = seen[0][1].split(",")[0].split(".")[2]
-        expected = [each for each in log if _key(each) > _key(f"aa.1.{begun}")]
-        assert positions(seen) == expected
-        assert [name for name, _, _ in seen].count("gap") == 0
-        assert len(expected) > 60
-
-
-def _key(position: str) -> tuple[int, int]:
-    ms, _, sequence = position.split(".")[2].partition("-")
-    return int(ms), int(sequence)
