@@ -30,6 +30,11 @@ class Caller:
     ip: str | None = None
     user_agent: str | None = None
 
+    @property
+    def is_operator(self) -> bool:
+        """Whether it may see what concerns other tenants, whosever the key is."""
+        return not self.tenant_id or "admin" in self.scopes
+
     def signed(self, reason: str) -> dict[str, Any]:
         """Return who does it and why, as every event of the administration says it (`contracts.events.Acted`)."""
         return {"reason": reason, "by": self.key_id, "ip": self.ip, "user_agent": self.user_agent}

@@ -138,11 +138,14 @@ async def test_actions_are_listed_by_actor_type_time_and_tenant(
     mine = await pages(api, key=auditor)
     assert mine == [each for each in everything if each["tenantId"] == "t_a"] != []
     assert await pages(api, "tenantId=t_b", key=auditor) == mine
+    operator = await api.new_key("t_a", ["audit:read", "admin"])
+    newest, *rest = await pages(api, key=operator)
+    assert (newest["type"], rest) == ("key.created", everything)
 
     monkeypatch.setattr(scan, "STEP", 2)
     monkeypatch.setattr(scan, "MAX_SCANNED", 2)
     await archive(api)
-    assert await pages(api, limit=3) == everything
+    assert await pages(api, limit=3) == [newest, *everything]
     for wrong in ("type=job.created", "actor=a&order=up", "from=now", "colour=red", "cursor=x"):
         assert (await api.get(f"/v1/audit/actions?{wrong}", key=ADMIN_KEY)).status == 400, wrong
     assert (await api.get("/v1/audit/actions")).code == "missing_scope"

@@ -12,7 +12,14 @@ async def test_two_keys_are_no_key_on_any_route_in_either_order(api: Api) -> Non
         if route.scope is None:
             continue
         path = route.path.format(
-            id="job_x", name="draw", tenant="t_a", key="key_x", worker="wrk_x", pool="p", model="m"
+            id="job_x",
+            name="draw",
+            tenant="t_a",
+            key="key_x",
+            worker="wrk_x",
+            pool="p",
+            model="m",
+            group="g",
         )
         for keys in ([ADMIN_KEY, api.key], [api.key, ADMIN_KEY], [api.key, api.key], ["", api.key]):
             headers = CIMultiDict([("Authorization", f"Bearer {key}") for key in keys])

@@ -45,7 +45,7 @@ class AuditHandlers(ConfiguredHandlers):
         tenant_id = _tenant_of(caller, asked.tenant_id)
         await self._check(asked.pool, asked.job_id, tenant_id)
         audit = AskedAudit(
-            f"aud_{self._mint.token()}", "" if _is_operator(caller) else caller.tenant_id, caller.key_id,
+            f"aud_{self._mint.token()}", "" if caller.is_operator else caller.tenant_id, caller.key_id,
             pool=asked.pool or "", job_id=asked.job_id or "", tenant_id=tenant_id, after=asked.after or "",
             until=asked.until or "", asked_ms=self._context.now_ms(),
         )  # fmt: skip
@@ -69,7 +69,7 @@ class AuditHandlers(ConfiguredHandlers):
         check_query(request, NOTHING)
         known = await self._context.within(self._context.store.audit_work.all(keys.SYSTEM))
         found = next((each for each in known if each.id == request.match_info["id"]), None)
-        if found is None or not (_is_operator(caller) or found.owner == caller.tenant_id):
+        if found is None or not (caller.is_operator or found.owner == caller.tenant_id):
             raise Problem("audit_not_found", "There is none, or it was over a day ago")
         return json_answer(audit_view(found))
 
@@ -151,13 +151,9 @@ def _checkpoint(record: Record, meta: PoolMeta, public: bytes) -> JsonObject | N
     }
 
 
-def _is_operator(caller: Caller) -> bool:
-    return not caller.tenant_id or "admin" in caller.scopes
-
-
 def _tenant_of(caller: Caller, asked: str | None) -> str:
     """Return the tenant an audit is limited to. Raises Problem `tenant_not_found`."""
-    if _is_operator(caller):
+    if caller.is_operator:
         return asked or ""
     if asked not in (None, caller.tenant_id):
         raise Problem("tenant_not_found")

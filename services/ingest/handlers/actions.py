@@ -23,7 +23,7 @@ class ActionHandler:
     async def list_actions(self, request: web.Request, caller: Caller) -> web.Response:
         """List actions, newest first unless asked otherwise."""
         check_query(request, _NAMES)
-        query = _read(request, caller.tenant_id or None)
+        query = _read(request, None if caller.is_operator else caller.tenant_id)
         found, cursor = await self._reader.page(query, request.query.get("cursor"), read_limit(request))
         return page_answer(request, list(found), cursor)
 
