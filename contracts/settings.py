@@ -68,6 +68,7 @@ class IngestSettings(Group):
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     body_bytes: Bytes = 1 << 20
     body_timeout_s: Positive = 10.0
+    import_bytes: Bytes = 1 << 30  # of an export that an operator sends
     connections: Count = 2_000
     tenant_followers: Annotated[int, Field(ge=1, le=500)] = 50  # logs that a tenant may follow at one process
     key_streams: Count = 100  # live streams that one key may have at one process

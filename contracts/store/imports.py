@@ -1,14 +1,16 @@
-"""An exported log as the log of a pool that has none yet.
+"""Exported logs as the logs of pools that have none yet.
 
-Promises: all of it or nothing; a pool that ever had an entry is refused; nobody is told of what is imported, since
-every group of the log begins behind it.
+Promises: all of it or nothing, in all pools together; a pool that ever had an entry is refused, also when it gets one
+while the import is under way; nobody is told of what is imported, since every group of a log begins behind it. What an
+import that was cut off has left goes by itself.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from redis.exceptions import ResponseError
+from redis.asyncio.client import Pipeline
+from redis.exceptions import ResponseError, WatchError
 
 from contracts.errors import Rejected, StoreUnavailable
 from contracts.positions import START, Position
@@ -18,33 +20,75 @@ from contracts.store.store import Store
 from contracts.wire import Entry
 
 AT_ONCE = 500
+LIFE_S = 3_600  # of what lies beside the log while it is written
+
+Logs = Mapping[str, Iterable[tuple[Position, Entry]]]  # by pool
 
 
-async def import_log(store: Store, pool: str, entries: Iterable[tuple[Position, Entry]]) -> int:
-    """Write entries at their own positions; returns how many. Raises Rejected `already_exists`, StoreUnavailable."""
-    if await store.end_of_log(pool) != START:
-        raise Rejected("already_exists", f"pool {pool} has a log already: import into an instance that is empty")
-    beside, count, epoch, end = keys.log(pool) + ":import", 0, 1, START
+class _Beside(NamedTuple):
+    """A log that is written and not in its place yet."""
+
+    key: str
+    entries: int
+    epoch: int
+    end: str
+
+
+async def import_logs(store: Store, logs: Logs, token: str) -> dict[str, int]:
+    """Write entries at their own positions; returns how many, by pool. Raises Rejected `already_exists`, Unavailable.
+
+    Args:
+        token: of this import alone.
+    """
+    await _refuse_if_any(store, logs)
+    written: dict[str, _Beside] = {}
     try:
-        await store.client.delete(beside)
-        waiting = iter(entries)
-        while some := list(islice(waiting, AT_ONCE)):
-            pipe = store.client.pipeline(transaction=False)
-            for position, entry in some:
-                pipe.xadd(beside, _fields(entry), id=entry.position)
-                epoch, end = position.epoch, entry.position
+        for pool, entries in logs.items():
+            written[pool] = await _write(store, f"{keys.log(pool)}:import:{token}", entries)
+        async with store.client.pipeline(transaction=True) as pipe:
+            await pipe.watch(*map(keys.log, logs))
+            await _refuse_if_any(store, logs)
+            pipe.multi()  # type: ignore[no-untyped-call]
+            for pool, beside in written.items():
+                if beside.entries:
+                    _put(pipe, pool, beside)
             await pipe.execute()
-            count += len(some)
-        if count:
-            pipe = store.client.pipeline(transaction=True)
-            pipe.rename(beside, keys.log(pool))
-            pipe.hset(keys.meta(pool), "epoch", epoch)
-            for group in keys.LOG_GROUPS:
-                pipe.xgroup_create(keys.log(pool), group, id=end)
-            await pipe.execute()
+    except WatchError:
+        raise _refused(", ".join(logs)) from None
     except (*LOST, ResponseError) as error:
         raise StoreUnavailable(str(error)) from error
-    return count
+    return {pool: beside.entries for pool, beside in written.items()}
+
+
+async def _refuse_if_any(store: Store, pools: Iterable[str]) -> None:
+    for pool in pools:
+        if await store.end_of_log(pool) != START:
+            raise _refused(pool)
+
+
+def _refused(pool: str) -> Rejected:
+    return Rejected("already_exists", f"pool {pool} has a log already: import into an instance that is empty")
+
+
+async def _write(store: Store, key: str, entries: Iterable[tuple[Position, Entry]]) -> _Beside:
+    count, epoch, end, waiting = 0, 1, START, iter(entries)
+    while some := list(islice(waiting, AT_ONCE)):
+        pipe = store.client.pipeline(transaction=False)
+        for position, entry in some:
+            pipe.xadd(key, _fields(entry), id=entry.position)
+            epoch, end = position.epoch, entry.position
+        pipe.expire(key, LIFE_S)
+        await pipe.execute()
+        count += len(some)
+    return _Beside(key, count, epoch, end)
+
+
+def _put(pipe: Pipeline, pool: str, beside: _Beside) -> None:
+    pipe.persist(beside.key)
+    pipe.rename(beside.key, keys.log(pool))
+    pipe.hset(keys.meta(pool), "epoch", beside.epoch)
+    for group in keys.LOG_GROUPS:
+        pipe.xgroup_create(keys.log(pool), group, id=beside.end)
 
 
 def _fields(entry: Entry) -> dict[Any, Any]:

@@ -2,18 +2,20 @@
 
 import asyncio
 import os
+import secrets
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
 from contracts.errors import HeadraceError
 from contracts.events import AuditAction
+from contracts.exports import BadExport, check, records
 from contracts.settings import load_settings
 from contracts.store import Store, keys
-from contracts.store.imports import import_log
+from contracts.store.imports import import_logs
 from headrace.command import Reason, exit_for_error
-from headrace.events.export_file import BadExport, check, records
 from headrace.exits import Exit
 from headrace.output import note
 from headrace.store_server import ensure, release
@@ -26,8 +28,12 @@ def import_(
 ) -> None:
     """Read an export into the store of this host, which must be stopped and empty: to look at it, not to run it."""
     try:
-        checked = check(path)
+        with _opened(path) as file:
+            checked = check(file)
         counts = _with_store(path, pool or ["default"], set(checked.codes), reason)
+    except OSError as fault:
+        note(f"error: {path}: it cannot be read: {fault.strerror}")
+        raise typer.Exit(Exit.FAILED_CHECK) from None
     except BadExport as fault:
         note(f"error: {path}: {fault}")
         raise typer.Exit(Exit.FAILED_CHECK) from None
@@ -54,10 +60,16 @@ async def _import(url: str, path: Path, pools: list[str], codes: set[str], reaso
         known = {(await store.open_pool(name)).code: name for name in pools}
         if codes - known.keys():
             raise BadExport(f"it holds events of pools {sorted(codes)}, and these are {known}: name more with --pool")
-        counts = {known[code]: await import_log(store, known[code], records(path, code)) for code in sorted(codes)}
+        with ExitStack() as files:
+            logs = {known[code]: records(files.enter_context(_opened(path)), code) for code in sorted(codes)}
+            counts = await import_logs(store, logs, secrets.token_hex(8))
         for name, count in counts.items():
             done = AuditAction(action="events.import", target=name, count=count, reason=reason, by="operator")
             await store.note(keys.SYSTEM, name, done, f"import {name}")
         return counts
     finally:
         await store.aclose()
+
+
+def _opened(path: Path) -> BinaryIO:
+    return path.expanduser().open("rb")

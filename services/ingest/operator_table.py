@@ -3,6 +3,7 @@
 from contracts.admin_api import Because, DeadLettersAct
 from services.ingest.handlers.consumers import ConsumerHandlers
 from services.ingest.handlers.dead_letters import DeadLetterHandlers
+from services.ingest.handlers.event_import import ImportHandler
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import operator_schemas as about
 
@@ -58,4 +59,15 @@ def consumer_routes(consumers: ConsumerHandlers) -> tuple[Route, ...]:
                   Parameter("reason", "Why; kept in the log."),
                   Parameter("force", "true: whether or not somebody reads it.", kind="boolean"),
               )),
+    )  # fmt: skip
+
+
+def import_routes(imports: ImportHandler) -> tuple[Route, ...]:
+    """Return the route that takes a log in."""
+    return (
+        Route("POST", "/admin/v1/events/import", imports.import_events, "Make an export the log of pools without one.",
+              "admin", reply=about.Imported, replies=((201, "It is their log; nobody is told of it."),),
+              takes_file=True,
+              problems=("bad_export", "bad_parameter", "log_not_empty", "payload_too_large", "unsupported_media_type"),
+              parameters=(Parameter("reason", "Why; kept in the log of the configuration."),)),
     )  # fmt: skip

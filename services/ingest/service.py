@@ -59,6 +59,7 @@ from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
 from services.ingest.handlers.endpoint_sending import EndpointSendingHandlers
 from services.ingest.handlers.endpoints import EndpointHandlers
 from services.ingest.handlers.event_export import ExportHandler
+from services.ingest.handlers.event_import import ImportHandler
 from services.ingest.handlers.events import EventHandlers
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
@@ -88,7 +89,7 @@ from services.ingest.live.table import stream_routes
 from services.ingest.live.tokens import TokenHandler
 from services.ingest.log_tails import LogTails
 from services.ingest.metrics import IngestMetrics
-from services.ingest.operator_table import consumer_routes, dead_letter_routes
+from services.ingest.operator_table import consumer_routes, dead_letter_routes, import_routes
 from services.ingest.readiness import Readiness
 from services.ingest.replays.running import Runs
 from services.ingest.routes import Route
@@ -233,6 +234,7 @@ class IngestService:
             *admin_webhook_routes(AdminWebhookHandlers(context)),
             *consumer_routes(ConsumerHandlers(context)),
             *dead_letter_routes(DeadLetterHandlers(context, reader)),
+            *import_routes(ImportHandler(context)),
             *event_routes(EventHandlers(self.events), ExportHandler(self.events), states),
             *retry_routes(RetryHandler(context, reader, self.events)),
             *usage_routes(UsageHandler(context, self._archive)),

@@ -3,20 +3,24 @@
 import gzip
 import hashlib
 import tracemalloc
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
+import redis
 
 from contracts.errors import Rejected
+from contracts.exports import records
+from contracts.positions import Position
 from contracts.store import keys
-from contracts.store.imports import import_log
-from headrace.events.export_file import check, records
+from contracts.store.imports import import_logs
+from contracts.wire import Entry
 from services.ingest.events import scan
 from services.ingest.events.query import EventQuery
 from tests.archive.rig import Log
-from tests.ingest.api import Api
+from tests.ingest.api import ADMIN_KEY, Api, running_api, settings_for
 from tests.ingest.test_events import another, log, pages, run_job, seal_and_trim
 from tests.store.play import Play
 
@@ -149,23 +153,104 @@ async def test_the_memory_of_an_export_does_not_grow_with_it(api: Api, monkeypat
     assert peaks[1] < peaks[0] + 1_000_000
 
 
-async def test_an_import_shows_what_was_exported_and_tells_nobody(api: Api, play: Play, tmp_path: Path) -> None:
+IMPORT = "/admin/v1/events/import?reason=to+look+at+it"
+LINES = {"Content-Type": "application/x-ndjson"}
+
+
+async def forget_all(api: Api, jobs: set[str]) -> None:
+    """The pool as one that never had an entry."""
+    await api.store.client.delete(keys.log("default"), *(keys.job("default", job_id) for job_id in jobs))
+
+
+async def test_an_import_shows_what_was_exported_and_tells_nobody(api: Api, play: Play) -> None:
     """Into a log that has none: the same events at the same positions, and no group finds work in it."""
     await run_job(api, play)
     await run_job(api, play)
-    exported, _ = await export(api)
-    file = tmp_path / "log.ndjson"
-    file.write_bytes((await api.get("/v1/events/export")).raw)
-    with pytest.raises(Rejected):
-        await import_log(api.store, "default", records(file, "aa"))
+    exported, end = await export(api)
+    whole = (await api.get("/v1/events/export")).raw
+    refused = await api.admin("POST", IMPORT, data=whole, headers=LINES)
+    assert (refused.status, refused.code) == (409, "log_not_empty")
     jobs = {each["subject"] for each in exported}
-    await api.store.client.delete(keys.log("default"), *(keys.job("default", job_id) for job_id in jobs))
+    await forget_all(api, jobs)
 
-    checked = check(file)
-    count = await import_log(api.store, "default", records(file, "aa"))
+    answer = await api.admin("POST", IMPORT, data=whole, headers=LINES)
 
-    assert (checked.codes, checked.jobs, count) == (("aa",), 2, len(exported))
+    assert answer.status == 201, answer.body
+    assert (answer.body["pools"], answer.body["jobs"], answer.body["sha256"]) == (
+        {"default": len(exported)}, 2, end["sha256"],
+    )  # fmt: skip
+    (told,) = (await api.get("/v1/audit/actions?type=audit.action", key=ADMIN_KEY)).body["data"]
+    assert (told["reason"], told["data"]["action"], told["data"]["count"]) == (
+        "to look at it",
+        "events.import",
+        len(exported),
+    )
+    assert await api.store.client.ttl(keys.log("default")) == -1
     async with another(api) as fresh:
         assert await pages(fresh, "/v1/events", limit=500) == exported
     for group in keys.LOG_GROUPS:
         assert await api.store.group("default", group, "n").read(10, None) == []
+
+
+async def test_what_is_not_a_whole_export_leaves_nothing(api: Api, play: Play) -> None:
+    """Cut, changed, too large, of pools that are not here: refused before anything is written, and told why."""
+    await run_job(api, play)
+    exported, _ = await export(api)
+    whole = (await api.get("/v1/events/export")).raw
+    lines = whole.splitlines(keepends=True)
+    await forget_all(api, {each["subject"] for each in exported})
+    names = await api.store.client.dbsize()
+    bad = {
+        "cut": b"".join(lines[:-1]), "a hole": b"".join(lines[:1] + lines[2:]), "none": b"", "no JSON": b"{",
+        "changed": whole.replace(b'"progress":40', b'"progress":41'), "more": whole + lines[0],
+        "elsewhere": _summed([line.replace(b'"position":"aa.', b'"position":"zz.') for line in lines]),
+    }  # fmt: skip
+
+    for body in bad.values():
+        answer = await api.admin("POST", IMPORT, data=body, headers=LINES)
+        assert (answer.status, answer.code) == (422, "bad_export"), answer.body
+    assert (await api.admin("POST", IMPORT, data=whole)).code == "unsupported_media_type"
+    assert (await api.admin("POST", IMPORT.partition("?")[0], data=whole, headers=LINES)).code == "bad_parameter"
+    assert (await api.call("POST", IMPORT, data=whole, headers=LINES)).code == "missing_scope"
+    assert await api.store.end_of_log("default") == "0-0"
+    assert await api.store.client.dbsize() == names
+
+
+def _summed(lines: list[bytes]) -> bytes:
+    """Return changed lines with a last line that is true of them."""
+    end = orjson.loads(lines[-1]) | {"sha256": hashlib.sha256(b"".join(lines[:-1])).hexdigest()}
+    return b"".join(lines[:-1]) + orjson.dumps(end) + b"\n"
+
+
+async def test_an_import_is_no_larger_than_the_operator_allows(store_url: str, tmp_path: Path) -> None:
+    """Declared or not: what is more is refused, and no file of it stays."""
+    settings = settings_for(store_url, tmp_path, ingest={"import_bytes": 1_000})
+
+    async def unknown_length() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b"x" * 100
+
+    async with running_api(settings) as api:
+        for body in (b"x" * 2_000, unknown_length()):
+            answer = await api.admin("POST", IMPORT, data=body, headers=LINES)
+            assert (answer.status, answer.code) == (413, "payload_too_large")
+        assert not list((settings.data_dir / "imports").iterdir())
+
+
+async def test_a_job_that_is_admitted_meanwhile_is_not_written_over(api: Api, play: Play) -> None:
+    """The log is looked at again when the import takes its place."""
+    await run_job(api, play)
+    exported, _ = await export(api)
+    whole = (await api.get("/v1/events/export")).raw.splitlines(keepends=True)
+    await forget_all(api, {each["subject"] for each in exported})
+
+    def entries() -> Iterator[tuple[Position, Entry]]:
+        yield from records(whole, "aa")
+        loop_free.xadd(keys.log("default"), {"t": "x"})
+
+    with redis.Redis.from_url(api.service.context.settings.redis.url) as loop_free, pytest.raises(Rejected):
+        await import_logs(api.store, {"default": entries()}, "t")
+
+    assert await api.store.client.xlen(keys.log("default")) == 1
+    beside = keys.log("default") + ":import:t"
+    assert 0 < await api.store.client.ttl(beside) <= 3_600

@@ -147,3 +147,12 @@ class ActionPage(Page):
     """Actions, newest first unless asked otherwise."""
 
     data: list[Action]
+
+
+class Imported(Shape):
+    """An export that is the log of pools now. `pools`: events in each; `sha256`: of its lines."""
+
+    object: Literal["import"]
+    pools: dict[str, int]
+    jobs: int
+    sha256: str

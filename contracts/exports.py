@@ -1,9 +1,11 @@
-"""A file of exported events: whether it is whole, and the entries it was made of."""
+"""An export of events: whether it is whole, and the entries it was made of. Pure.
+
+Promises: what is not whole, in order and without a hole in any job is refused with the line that says so.
+"""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -17,7 +19,7 @@ END = "export.end"
 
 
 class BadExport(ValueError):
-    """The file is not a whole export; the text says where."""
+    """It is not a whole export; the text says where."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,16 @@ class Checked:
 
     codes: tuple[str, ...]
     jobs: int
+    events: int
+    sha256: str
 
 
-def check(path: Path) -> Checked:
-    """Read the file once: sum, positions, and that no job has a hole. Raises BadExport."""
+def check(lines: Iterable[bytes]) -> Checked:
+    """Read it once: sum, positions, and that no job has a hole. Raises BadExport."""
     digest, count, end = hashlib.sha256(), 0, None
     last: dict[str, tuple[int, int]] = {}
     sequences: dict[str, int] = {}
-    for number, line, told in _lines(path):
+    for number, line, told in _read(lines):
         if end is not None:
             raise BadExport(f"line {number} follows the end")
         if told.get("type") == END:
@@ -52,13 +56,13 @@ def check(path: Path) -> Checked:
         raise BadExport("its last line, export.end, is missing")
     if (end.get("count"), end.get("sha256")) != (count, digest.hexdigest()):
         raise BadExport("count or sha256 of its last line are those of other lines")
-    return Checked(tuple(sorted(last)), len(sequences))
+    return Checked(tuple(sorted(last)), len(sequences), count, digest.hexdigest())
 
 
-def records(path: Path, code: str) -> Iterator[tuple[Position, Entry]]:
+def records(lines: Iterable[bytes], code: str) -> Iterator[tuple[Position, Entry]]:
     """Yield the entries of a pool, each with the position of its job's event before it."""
     previous: dict[str, str] = {}
-    for number, _, told in _lines(path):
+    for number, _, told in _read(lines):
         if told.get("type") == END:
             return
         position, entry = _entry(told, number)
@@ -74,15 +78,12 @@ def _entry(told: dict[str, Any], number: int) -> tuple[Position, Entry]:
         raise BadExport(f"line {number}: {fault.reason}") from None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+def _read(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
     try:
-        with path.expanduser().open("rb") as file:
-            for number, line in enumerate(file, 1):
-                told = orjson.loads(line)
-                if not isinstance(told, dict):
-                    raise BadExport(f"line {number} is no event")
-                yield number, line, told
-    except OSError as fault:
-        raise BadExport(f"it cannot be read: {fault.strerror}") from None
+        for number, line in enumerate(lines, 1):
+            told = orjson.loads(line)
+            if not isinstance(told, dict):
+                raise BadExport(f"line {number} is no event")
+            yield number, line, told
     except orjson.JSONDecodeError:
         raise BadExport("it holds a line that is not JSON") from None
