@@ -6,7 +6,7 @@ a row that anybody changed since it was compared is left, too: asked again, it i
 
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,11 +90,12 @@ class Mender:
         reply = await self._store.repairs.job(self._pool, job_id, tenant_id, epoch, "none", {}, None, said, write_id)
         self._judge("lists", job_id, reply)
 
-    async def counter(self, name: str, there: str | None, value: str | None) -> None:
-        """Set a counter of admission."""
-        said = self._event("counters", name, "")
-        reply = await self._store.repairs.counter(self._pool, name, self._epoch, there, value, said, self._mint())
-        self._judge("counters", name, reply)
+    async def counters(self, missing: Mapping[str, int], recounted: str, position: str) -> None:
+        """Add to counters of admission what they miss."""
+        row = ", ".join(sorted(missing))
+        said, write_id = self._event("counters", row, position), self._mint()
+        reply = await self._store.repairs.counters(self._pool, self._epoch, recounted, missing, said, write_id)
+        self._judge("counters", row, reply)
 
     async def key(self, tenant_id: str, dedup_hash: str, there: str | None, holder: str | None) -> None:
         """Say who holds a dedup key."""

@@ -3,7 +3,7 @@
 Reads only. Promises: what one look returns was all true at its position, so a fold of the log up to there must agree.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
@@ -45,6 +45,7 @@ class Sight(NamedTuple):
     counters: dict[str, str]
     sizes: list[int]
     held: list[int]
+    recounted: str  # when a repair last added to the counters
 
 
 class AuditReads:
@@ -60,28 +61,33 @@ class AuditReads:
         pipe = self._client.pipeline(transaction=True)
         pipe.xinfo_stream(keys.log(pool))
         pipe.hgetall(keys.usage(pool))
+        pipe.hget(keys.meta(pool), "recounted")
         for asked in jobs:
             pipe.hgetall(keys.job(pool, asked.job_id))
             pipe.zscore(keys.jobs(pool, asked.tenant_id), asked.job_id)
             pipe.getrange(keys.body(pool, asked.job_id), 0, max(1, asked.body_bytes) - 1)
-            pipe.hget(keys.dedup_in_flight(pool, asked.tenant_id), asked.dedup_hash)
+            if asked.dedup_hash:
+                pipe.hget(keys.dedup_in_flight(pool, asked.tenant_id), asked.dedup_hash)
         for delivery_id in deliveries:
             pipe.hmget(keys.delivery(pool, delivery_id), ["state", "try"])
         for tenant in tenants:
             pipe.zcard(keys.jobs(pool, tenant))
             pipe.hlen(keys.dedup_in_flight(pool, tenant))
-        about, counters, *rows = await _ask(pipe.execute(raise_on_error=False))
+        about, counters, recounted, *rows = await _ask(pipe.execute(raise_on_error=False))
         if isinstance(about, Exception):
             raise StoreUnavailable(str(about))
-        of_jobs, rest = rows[: _OF_JOB * len(jobs)], rows[_OF_JOB * len(jobs) :]
+        answers = iter(rows)
+        seen = [_live(answers, asked) for asked in jobs]
+        rest = list(answers)
         sizes = [0 if isinstance(raw, Exception) else int(raw) for raw in rest[len(deliveries) :]]
         return Sight(
             as_text(about["last-generated-id"]),
-            [_live(*of_jobs[at : at + _OF_JOB]) for at in range(0, len(of_jobs), _OF_JOB)],
+            seen,
             [_pair(raw) for raw in rest[: len(deliveries)]],
             _row(counters) or {},
             sizes[::2],
             sizes[1::2],
+            _text(recounted or b""),
         )
 
     async def poisoned(self, pool: str) -> set[str]:
@@ -113,10 +119,9 @@ class AuditReads:
         return _row(raw) or {}
 
 
-_OF_JOB = 4  # answers
-
-
-def _live(row: Any, score: Any, body: Any, holder: Any) -> Live:
+def _live(answers: Iterator[Any], asked: Asked) -> Live:
+    row, score, body = (next(answers) for _ in range(3))
+    holder = next(answers) if asked.dedup_hash else None
     return Live(
         _row(row),
         None if isinstance(score, Exception) else score,

@@ -20,7 +20,7 @@ VERBS = (
     "shut", "ask", "answer", "note", "live",
     "ask_task", "claim_task", "keep_task", "end_task", "page_letters", "drop_group",
     "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint", "fork",
-    "rebuild", "recount",
+    "rebuild", "recount", "hold_key",
     "tally",
     "lead_mirror", "move_mirror", "note_planned",
 )  # fmt: skip

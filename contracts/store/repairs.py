@@ -40,26 +40,21 @@ class Repairs:
         args = [0, write_id, epoch, version, flat, "" if score is None else score, write]
         return replies.reply(await self._call("rebuild", ring.keys, args))
 
-    async def counter(
-        self, pool: str, name: str, epoch: int, there: str | None, value: str | None, event: ProjectionRebuilt,
-        write_id: str,
+    async def counters(
+        self, pool: str, epoch: int, recounted: str, missing: Mapping[str, int], event: ProjectionRebuilt, write_id: str
     ) -> replies.Reply:  # fmt: skip
-        """Set a counter of admission; CONFLICT when it moved meanwhile."""
-        return await self._field(pool, keys.usage(pool), name, epoch, there, value, event, write_id)
+        """Add to counters of admission what they miss; CONFLICT when another repair did so since they were seen."""
+        ring = KeyRing(pool, [keys.log(pool), keys.meta(pool), keys.usage(pool)])
+        write = encode(Write(SUBJECT, (event,), of_job=False), ring)
+        args = [0, write_id, epoch, recounted, orjson.dumps(list(missing.items())), write]
+        return replies.reply(await self._call("recount", ring.keys, args))
 
     async def dedup_key(
         self, pool: str, tenant_id: str, dedup_hash: str, epoch: int, there: str | None, holder: str | None,
         event: ProjectionRebuilt, write_id: str,
     ) -> replies.Reply:  # fmt: skip
         """Say who holds a dedup key; CONFLICT when somebody took it meanwhile."""
-        key = keys.dedup_in_flight(pool, tenant_id)
-        return await self._field(pool, key, dedup_hash, epoch, there, holder, event, write_id)
-
-    async def _field(
-        self, pool: str, key: str, name: str, epoch: int, there: str | None, value: str | None,
-        event: ProjectionRebuilt, write_id: str,
-    ) -> replies.Reply:  # fmt: skip
-        ring = KeyRing(pool, [keys.log(pool), keys.meta(pool), key])
+        ring = KeyRing(pool, [keys.log(pool), keys.meta(pool), keys.dedup_in_flight(pool, tenant_id)])
         write = encode(Write(SUBJECT, (event,), of_job=False), ring)
-        args = [0, write_id, epoch, name, there or "", value or "", write]
-        return replies.reply(await self._call("recount", ring.keys, args))
+        args = [0, write_id, epoch, dedup_hash, there or "", holder or "", write]
+        return replies.reply(await self._call("hold_key", ring.keys, args))
