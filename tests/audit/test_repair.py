@@ -75,6 +75,7 @@ async def test_what_tenants_used_is_counted_anew(lived: Lived) -> None:
     """A row that is changed, one that is lost, and one of a tenant that never was."""
     (key,) = await lived.client.keys(keys.used_on(POOL, "*"))
     (field, *_) = await lived.client.hkeys(key)
+    assert isinstance(field, bytes)
     was = await lived.client.hgetall(key)
     sound = await mend(lived)
     await lived.client.hset(key, mapping={field: "9 9", b"t_z echo@1": "1 1"})
