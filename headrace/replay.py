@@ -42,7 +42,7 @@ def stream(
     async def action(client: Client) -> None:
         made = (await client.post(_PATH, body)).body
         async for name, event, _ in follow_events(client, made["urls"]["stream"]):
-            if name == "event":
+            if name not in ("end", "gap"):
                 typer.echo(event_row(event) if output is Format.TABLE else json.dumps(event))
 
     call(action, url, key_file, output)

@@ -106,6 +106,31 @@ def test_a_job_is_reproduced_and_the_verdict_is_the_exit_code(up: Up) -> None:
     assert refused.exit_code == 3
 
 
+def test_the_past_is_shown_as_a_stream_as_it_stood_and_under_another_policy(up: Up) -> None:
+    job_id = submit(up)
+    listed = events(up, "list", "--job", job_id, "-o", "json").json["data"]
+
+    streamed = headrace(up, "replay", "stream", "--job", job_id, "-o", "ndjson")
+    state = headrace(up, "replay", "state", "--at", listed[0]["position"], "--job", job_id, "-o", "json")
+    whatif = headrace(up, "replay", "whatif", "--set", "leadSeconds=30", "-o", "json")
+    assert whatif.exit_code == 0, whatif.err
+    wrong = headrace(up, "replay", "whatif", "--since", "2020-01-01T00:00:00Z", "--until", "2020-01-02T00:00:00Z")
+    listing = headrace(up, "replay", "list", "-o", "json")
+    assert listing.exit_code == 0, listing.err
+    known = listing.json["data"]
+
+    assert streamed.lines == listed, streamed.err
+    assert state.exit_code == 0, state.err
+    (then,) = state.json["data"]
+    assert (then["id"], then["status"], then["sequence"]) == (job_id, "queued", 1)
+    assert whatif.json["data"][0]["of"] == "all", whatif.err
+    assert whatif.json["data"][0]["p99SAfter"] >= 0
+    assert (wrong.exit_code, "no_jobs" in wrong.err) == (1, True)
+    assert [each["mode"] for each in known[:2]] == ["project", "stream"]
+    assert headrace(up, "replay", "delete", known[0]["id"]).exit_code == 0
+    assert headrace(up, "replay", "list", "-o", "json").json["data"] == known[1:]
+
+
 def test_a_cancelled_job_runs_again_and_tail_tells_of_it(up: Up) -> None:
     """By the real scheduler and worker; the log is followed from the past into the present."""
     assert headrace(up, "pool", "pause", "default", "--reason", "a test").exit_code == 0

@@ -40,7 +40,8 @@ async def reproduce(api: Api, job_id: str, **more: Any) -> Answer:
 
 
 async def test_the_same_work_is_asked_for_again_and_the_first_job_is_left_as_it_was(api: Api, play: Play) -> None:
-    first = await completed(api, play, webhookUrl="https://app.example/hook", priority="high", metadata={"cart": "9"})
+    asked: dict[str, Any] = {"priority": "high", "input": {"seed": 7}}
+    first = await completed(api, play, webhookUrl="https://app.example/hook", metadata={"cart": "9"}, **asked)
     await serve(api, play, (FILES, CODE))
     before = (await api.get(f"/v1/jobs/{first}")).body, await api.store.client.dump(keys.job("default", first))
 
@@ -65,7 +66,7 @@ async def test_the_same_work_is_asked_for_again_and_the_first_job_is_left_as_it_
         (await api.get(f"/v1/jobs/{first}")).body,
         await api.store.client.dump(keys.job("default", first)),
     ) == before
-    other = await completed(api, play)
+    other = await completed(api, play, **asked)  # the same work of another job
     assert (await reproduce(api, other, headers={"Idempotency-Key": '"again"'})).code == "idempotency_mismatch"
 
 

@@ -32,6 +32,7 @@ MODELS = """
 entry = "scenes/pipeline.py"
 inputs = "scenes/inputs.schema.json"
 vram_mib = 200
+max_batch = 8
 [models.lots]
 entry = "lots/pipeline.py"
 inputs = "any.schema.json"
@@ -109,6 +110,8 @@ async def test_a_result_is_given_again_or_it_is_said_how_far_off_it_is(start_sta
     assert 0 < close["reproduction"]["distance"] < 0.01
     assert different["reproduction"]["match"] == "different"
     assert different["reproduction"]["distance"] > 0.05
+    created = [stack.log.of(job, "job.created")[0].raw_data() for job in (scene, again["id"])]
+    assert [one.get("maxBatch") for one in created] == [8, None]  # others' pictures would change the bytes
     said = stack.log.of(again["id"], "job.completed")[-1].raw_data()
     assert said["reproduction"] == {"of": scene, "match": "exact", "distance": 0.0}
     assert await stack.get(scene) == before  # the first is only read

@@ -86,7 +86,8 @@ class ReplayHandlers:
     async def list_replays(self, request: web.Request, caller: Caller) -> web.Response:
         """List those that this process knows."""
         check_query(request, _NOTHING)
-        views = [_view(run, self._read(run.id, caller)) for run in self._runs.of(caller.tenant_id)]
+        known = [(run, self._unsealed(run.id, caller)) for run in self._runs.of(caller.tenant_id)]
+        views = [_view(run, asked) for run, asked in known if _SCOPES[asked.mode] in caller.scopes]
         return json_answer({"data": views, "hasMore": False, "nextCursor": None})
 
     async def get_replay(self, request: web.Request, caller: Caller) -> web.Response:
@@ -181,6 +182,11 @@ class ReplayHandlers:
         return {"pools": ends, "tenantId": caller.tenant_id} | ({"jobId": job_id} if job_id else {})
 
     def _read(self, replay_id: str, caller: Caller) -> Asked:
+        asked = self._unsealed(replay_id, caller)
+        caller.require(_SCOPES[asked.mode])
+        return asked
+
+    def _unsealed(self, replay_id: str, caller: Caller) -> Asked:
         known = self._runs.find(replay_id)
         try:
             if known is not None and known.status == "cancelled":
@@ -188,9 +194,7 @@ class ReplayHandlers:
             text = unseal(self._context.secret("cursors"), _scope(caller), replay_id.removeprefix(PREFIX))
         except BadCursor:
             raise Problem("replay_not_found", "There is no such replay, or it is not yours") from None
-        asked = Asked(*orjson.loads(text))
-        caller.require(_SCOPES[asked.mode])
-        return asked
+        return Asked(*orjson.loads(text))
 
     def _query(self, caller: Caller, question: dict[str, str]) -> EventQuery:
         return read_query(question, caller.tenant_id, self._reader.digest_of_user)
