@@ -78,6 +78,18 @@ class Because(Body):
     reason: Reason = ""
 
 
+KeptSeconds = Annotated[float, Field(ge=0, le=31_536_000, allow_inf_nan=False)]
+
+
+class RetentionPatch(Body):
+    """Body of `PATCH /admin/v1/retention`: what is left out stays, null goes back to the next wider scope."""
+
+    completed_seconds: KeptSeconds | None = None
+    failed_seconds: KeptSeconds | None = None
+    live_seconds: KeptSeconds | None = None
+    reason: Reason = ""
+
+
 class DeadLettersFilter(Body):
     """Which dead letters; {} means all. Times are of the failure, from `since` to before `until`."""
 

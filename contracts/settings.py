@@ -201,6 +201,7 @@ class RetentionSettings(Group):
     idempotency_s: Positive = 86_400.0
     artifacts_s: Positive = 604_800.0
     usage_s: Positive = 34_560_000.0  # what tenants used, by day: outlives the log and its archive
+    live_s: Seconds = 0.0  # events stay in the store for so long also when they are archived
 
 
 class ObjectSettings(Group):

@@ -44,6 +44,7 @@ class Configuration:
     policies: dict[str, ev.PolicyFacts] = field(default_factory=dict)  # pool -> knobs that differ from the settings
     paused_pools: frozenset[str] = frozenset()
     paused_models: frozenset[str] = frozenset()  # name or name@version, in every pool
+    retention: dict[tuple[str, str], ev.RetentionFacts] = field(default_factory=dict)  # (pool, tenant), "" all
     resources: dict[str, ev.ResourceRule] = field(default_factory=dict)
     endpoints: dict[str, Endpoint] = field(default_factory=dict)
 
@@ -87,6 +88,9 @@ def configure(state: Configuration, entry: Entry) -> Configuration:
             return replace(moved, pools=state.pools | {event.pool: event.code})
         case ev.PolicyChanged():
             return replace(moved, policies=state.policies | {event.pool: event.policy})
+        case ev.RetentionChanged():
+            scope = (event.pool or "", event.tenant_id or "")
+            return replace(moved, retention=state.retention | {scope: event.retention})
         case ev.PoolPaused():
             return replace(moved, paused_pools=state.paused_pools | {event.pool})
         case ev.PoolResumed():

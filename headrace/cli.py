@@ -21,6 +21,7 @@ COMMANDS = {
     "dlq": "headrace.operators.dlq:app",
     "consumers": "headrace.operators.consumers:app",
     "usage": "headrace.usage:usage",
+    "retention": "headrace.operators.retention:app",
     "vram": "headrace.vram.command:app",
     "up": "headrace.up:up",
     "demo": "headrace.demo:demo",

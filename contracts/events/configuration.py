@@ -108,6 +108,26 @@ class PolicyChanged(Acted):
     by: str = ""
 
 
+class RetentionFacts(Part):
+    """How long things are kept; None: as the next wider scope has it, in the end the settings."""
+
+    completed_s: float | None = None
+    failed_s: float | None = None
+    live_s: float | None = None
+
+
+class RetentionChanged(Acted):
+    """admin: what is kept for how long from now on, also of what has ended; of a pool, a tenant, or all."""
+
+    TYPE: ClassVar[str] = "retention.changed"
+    pool: str | None = None
+    tenant_id: str | None = None
+    retention: RetentionFacts
+    previous: RetentionFacts = RetentionFacts()
+    reason: str = ""
+    by: str = ""
+
+
 class PoolPaused(_Decided, _OfPool):
     """admin: nothing of the pool is offered any more; what runs goes on."""
 

@@ -5,7 +5,7 @@ Promises: all of it is fenced by the token of `lead`; nothing is trimmed that is
 and done with by every group; a job is forgotten once, whoever does it (`turn.lua` leaves it to us while we are there).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -60,6 +60,7 @@ class Standing(NamedTuple):
     status: str
     tenant_id: str
     run: int
+    done_ms: int = 0
 
 
 class ArchiveCalls:
@@ -107,10 +108,16 @@ class ArchiveCalls:
         args = [now_ms, token, seen, upto, digest, count, jobs]
         return replies.reply(await self._call("seal", [keys.archive(pool), *zsets], args))
 
-    async def trim(self, pool: str, token: str) -> tuple[str, int] | None:
-        """Trim what nobody needs; returns from where the log is kept, and how much was removed. None: fenced."""
+    async def trim(self, pool: str, token: str, keep_from_ms: int | None = None) -> tuple[str, int] | None:
+        """Trim what nobody needs; returns from where the log is kept, and how much was removed. None: fenced.
+
+        Args:
+            keep_from_ms: what was written then or later stays in any case.
+        """
         fixed = [keys.archive(pool), keys.log(pool), keys.meta(pool), keys.snapshot(pool)]
-        parts = replies.texts(await self._call("trim", fixed, [token, MOST_TRIMMED]))
+        parts = replies.texts(
+            await self._call("trim", fixed, [token, MOST_TRIMMED, "" if keep_from_ms is None else keep_from_ms])
+        )
         return (parts[1], int(parts[2])) if parts[0] == "APPLIED" else None
 
     async def ended(self, pool: str, kind: str, before_ms: int, limit: int) -> list[str]:
@@ -131,13 +138,17 @@ class ArchiveCalls:
         """Return how jobs stand that have a hash. Raises StoreUnavailable."""
         pipe = self._client.pipeline(transaction=False)
         for job_id in job_ids:
-            pipe.hmget(keys.job(pool, job_id), ["s", "t", "r"])
+            pipe.hmget(keys.job(pool, job_id), ["s", "t", "r", "da"])
         rows = await self._ask(pipe.execute())
         return {
-            job_id: Standing(as_text(row[0]), as_text(row[1] or b""), int(row[2] or 0))
+            job_id: Standing(as_text(row[0]), as_text(row[1] or b""), int(row[2] or 0), int(row[3] or 0))
             for job_id, row in zip(job_ids, rows, strict=True)
             if row[0] is not None
         }
+
+    async def postpone(self, pool: str, kind: str, listed: Mapping[str, int]) -> None:
+        """List jobs that ended under another ms; one that is not listed any more stays off."""
+        await self._ask(self._client.zadd(keys.ended(pool, kind), dict(listed), xx=True))
 
     async def forget(
         self, pool: str, token: str, kind: str, needed_from: str, writes: Sequence[Write], now_ms: int = 0

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from contracts.retention import Kept, from_settings
 from contracts.settings import Settings
 
 
@@ -19,8 +20,7 @@ class ArchivistConfig:
     """Settings of one archivist."""
 
     pace: Pace = Pace()
-    completed_ms: int = 3_600_000  # how long ended jobs are kept,
-    failed_ms: int = 86_400_000  # and those that did not complete
+    kept: Kept = Kept(3_600.0, 86_400.0)  # where the configuration says nothing else
     known_for_s: int = 86_400  # how long a forgotten id stays known
     checkpoint_ms: int = 600_000
     usage_ms: int = 400 * 86_400_000  # how long the days of usage are kept
@@ -37,8 +37,7 @@ def make_config(settings: Settings) -> ArchivistConfig:
     archive, retention = settings.archive, settings.retention
     return ArchivistConfig(
         Pace(_ms(archive.seal_s), archive.seal_entries, _ms(archive.settle_s)),
-        completed_ms=_ms(retention.completed_s),
-        failed_ms=_ms(retention.failed_s),
+        kept=from_settings(retention),
         known_for_s=max(1, round(retention.idempotency_s)),
         checkpoint_ms=_ms(archive.checkpoint_s),
         usage_ms=_ms(retention.usage_s),

@@ -1,11 +1,26 @@
-"""How a job is forgotten. Pure."""
+"""Which jobs are forgotten now, which later, and how. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from contracts import events as ev
 from contracts.job import TERMINAL, JobStatus
 from contracts.store.archive import Standing
 from contracts.store.write import JobGuard, Write
+
+LOOK_AGAIN_MS = 3_600_000  # at a job that is kept for longer than the least: what holds may be another by then
+
+
+def postponed(
+    standings: Mapping[str, Standing], kept_ms: Callable[[str], int], least_ms: int, now_ms: int
+) -> dict[str, int]:
+    """Return the jobs that their tenant keeps for longer, with the ms under which they are to be listed from now on.
+
+    Args:
+        kept_ms: of a tenant.
+        least_ms: of any tenant: what is listed under so long ago is looked at.
+    """
+    due = {job_id: each.done_ms + kept_ms(each.tenant_id) for job_id, each in standings.items()}
+    return {job_id: min(due_ms, now_ms + LOOK_AGAIN_MS) - least_ms for job_id, due_ms in due.items() if due_ms > now_ms}
 
 
 def forgettable(job_ids: Sequence[str], states: Mapping[str, Standing], known_for_s: int) -> list[Write]:

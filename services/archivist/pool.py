@@ -16,6 +16,7 @@ from contracts.archive.names import SegmentName
 from contracts.errors import ConfigError, Corrupt, HeadraceError
 from contracts.ids import mint_token
 from contracts.positions import before, entry_key
+from contracts.retention import Kept, kept, shortest
 from contracts.store import Store, keys
 from contracts.store.archive import Manifest
 from contracts.store.log import pause
@@ -25,7 +26,7 @@ from contracts.store.write import Write
 from contracts.telemetry import Logger
 from services.archivist import adopting, checkpoints, sealing
 from services.archivist.config import ArchivistConfig
-from services.archivist.forgetting import forgettable
+from services.archivist.forgetting import forgettable, postponed
 from services.archivist.usage import UsageKeeper
 
 MOST_FORGOTTEN = 100  # in one call
@@ -143,24 +144,44 @@ class PoolArchivist:
             self._log.error("usage_not_counted", reason=str(error))
 
     async def _trim(self) -> None:
+        live_s = self._kept_by_all().live_s
+        keep_from_ms = self._now_ms - round(live_s * 1000) if live_s else None
         for _ in range(MOST_ROUNDS):
-            trimmed = await self._store.archive.trim(self._pool, self._token)
+            trimmed = await self._store.archive.trim(self._pool, self._token, keep_from_ms)
             if trimmed is None or not trimmed[1]:
                 return
             self._log.info("log_trimmed", position=trimmed[0], entries_count=trimmed[1])
 
     async def _forget(self) -> None:
-        config = self._config
         needed_from = await self._store.needed_by(self._pool, keys.GROUP_NOTIFIER)
-        for kind, kept_ms in (("completed", config.completed_ms), ("failed", config.failed_ms)):
+        for kind in keys.ENDED_KINDS:
             for _ in range(MOST_ROUNDS):
-                before_ms = self._now_ms - kept_ms
-                job_ids = await self._store.archive.ended(self._pool, kind, before_ms, MOST_FORGOTTEN)
-                standings = await self._store.archive.standings(self._pool, job_ids)
-                writes = forgettable(job_ids, standings, config.known_for_s)
-                count = await self._store.archive.forget(self._pool, self._token, kind, needed_from, writes)
-                if not count or len(job_ids) < MOST_FORGOTTEN:
+                if not await self._forget_some(kind, needed_from):
                     break
+
+    async def _forget_some(self, kind: str, needed_from: str) -> bool:
+        """Forget the oldest ones of a kind that are due; returns whether there may be others."""
+        completed = kind == "completed"
+        least_ms = round(self._kept_by_all().of(completed=completed) * 1000)
+        archive = self._store.archive
+        job_ids = await archive.ended(self._pool, kind, self._now_ms - least_ms, MOST_FORGOTTEN)
+        standings = await archive.standings(self._pool, job_ids)
+        later = postponed(
+            standings, lambda tenant: round(self._kept(tenant).of(completed=completed) * 1000), least_ms, self._now_ms
+        )
+        if later:
+            await archive.postpone(self._pool, kind, later)
+        due = [job_id for job_id in job_ids if job_id not in later]
+        writes = forgettable(due, standings, self._config.known_for_s)
+        count = await archive.forget(self._pool, self._token, kind, needed_from, writes)
+        return bool(count or later) and len(job_ids) == MOST_FORGOTTEN
+
+    def _kept(self, tenant_id: str) -> Kept:
+        """How long things of a tenant are kept, as it holds now."""
+        return kept(self._config.kept, self._store.directory.configuration.retention, self._pool, tenant_id)
+
+    def _kept_by_all(self) -> Kept:
+        return shortest(self._config.kept, self._store.directory.configuration.retention, self._pool)
 
     async def _sign(self) -> None:
         of = self._of

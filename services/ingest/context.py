@@ -21,6 +21,7 @@ from contracts.artifacts import Shelf
 from contracts.errors import StoreUnavailable, Unconfirmed
 from contracts.ids import BadId, pool_code_of
 from contracts.model_spec import ModelRegistry
+from contracts.retention import Kept, from_settings, kept
 from contracts.settings import Settings
 from contracts.store import Store
 from contracts.store.log import pause
@@ -149,12 +150,17 @@ class Context:
         """Return what a view needs to know of a pool."""
         place = self._places.get(meta.name)
         if place is None:
-            keep = self.settings.retention
             public_url = self.settings.public_url.rstrip("/")
             meta = self.pools.get(meta.name, meta)  # who holds an older one must not bring its epoch back
-            place = Place(meta.name, meta.code, meta.epoch, public_url, keep.completed_s, keep.failed_s)
+            place = Place(meta.name, meta.code, meta.epoch, public_url, partial(self.kept, meta.name))
             self._places[meta.name] = place
         return place
+
+    def kept(self, pool: str, tenant_id: str) -> Kept:
+        """Return how long things of a tenant are kept in a pool, as it holds now."""
+        return kept(
+            from_settings(self.settings.retention), self.store.directory.configuration.retention, pool, tenant_id
+        )
 
     async def within(self, call: Awaitable[T]) -> T:
         """Await a call of the store. Raises Unconfirmed when it takes longer than a caller should wait."""

@@ -1,9 +1,10 @@
-"""The routes of what only operators do: dead letters, consumers."""
+"""The routes of what only operators do: dead letters, consumers, what is kept."""
 
-from contracts.admin_api import Because, DeadLettersAct
+from contracts.admin_api import Because, DeadLettersAct, RetentionPatch
 from services.ingest.handlers.consumers import ConsumerHandlers
 from services.ingest.handlers.dead_letters import DeadLetterHandlers
 from services.ingest.handlers.event_import import ImportHandler
+from services.ingest.handlers.retention import RetentionHandlers
 from services.ingest.routes import Parameter, Route
 from services.ingest.views import operator_schemas as about
 
@@ -70,4 +71,17 @@ def import_routes(imports: ImportHandler) -> tuple[Route, ...]:
               takes_file=True,
               problems=("bad_export", "bad_parameter", "log_not_empty", "payload_too_large", "unsupported_media_type"),
               parameters=(Parameter("reason", "Why; kept in the log of the configuration."),)),
+    )  # fmt: skip
+
+
+def retention_routes(retention: RetentionHandlers) -> tuple[Route, ...]:
+    """Return the operator's routes about how long things are kept."""
+    path = "/admin/v1/retention"
+    scope = (Parameter("pool", "Of this pool."), Parameter("tenantId", "Of this tenant; comes before its pool's."))
+    wrong = ("pool_not_found", "tenant_not_found", "bad_parameter")
+    return (
+        Route("GET", path, retention.get_retention, "Show how long what has ended is kept.", "admin",
+              reply=about.Retention, problems=wrong, parameters=scope),
+        Route("PATCH", path, retention.patch_retention, "Change how long what has ended is kept.", "admin",
+              body=RetentionPatch, reply=about.Retention, problems=(*wrong, "version_mismatch"), parameters=scope),
     )  # fmt: skip

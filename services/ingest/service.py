@@ -72,6 +72,7 @@ from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.read import JobReader
 from services.ingest.handlers.replays import ReplayHandlers
 from services.ingest.handlers.reproduce import ReproduceHandler
+from services.ingest.handlers.retention import RetentionHandlers
 from services.ingest.handlers.retry import RetryHandler
 from services.ingest.handlers.state import StateHandler
 from services.ingest.handlers.submissions import Submissions
@@ -89,7 +90,7 @@ from services.ingest.live.table import stream_routes
 from services.ingest.live.tokens import TokenHandler
 from services.ingest.log_tails import LogTails
 from services.ingest.metrics import IngestMetrics
-from services.ingest.operator_table import consumer_routes, dead_letter_routes, import_routes
+from services.ingest.operator_table import consumer_routes, dead_letter_routes, import_routes, retention_routes
 from services.ingest.readiness import Readiness
 from services.ingest.replays.running import Runs
 from services.ingest.routes import Route
@@ -232,6 +233,7 @@ class IngestService:
             *endpoint_sending_routes(EndpointSendingHandlers(context)),
             *delivery_routes(DeliveryHandlers(context)),
             *admin_webhook_routes(AdminWebhookHandlers(context)),
+            *retention_routes(RetentionHandlers(context)),
             *consumer_routes(ConsumerHandlers(context)),
             *dead_letter_routes(DeadLetterHandlers(context, reader)),
             *import_routes(ImportHandler(context)),

@@ -12,6 +12,7 @@ from contracts import ids
 from contracts.archive import START_DIGEST, Archive, first_bad
 from contracts.artifacts.local import LocalObjects
 from contracts.positions import entry_key
+from contracts.retention import Kept
 from contracts.store import Store, Word, keys
 from contracts.store.jobs import Limits
 from contracts.store.log import GroupReader
@@ -24,7 +25,7 @@ from services.archivist.config import ArchivistConfig, Pace
 from services.archivist.pool import PoolArchivist
 
 POOL, TENANT = "default", "t_a"
-AT_ONCE = ArchivistConfig(Pace(0, 7, 0), completed_ms=0, failed_ms=0, known_for_s=60, checkpoint_ms=3_600_000)
+AT_ONCE = ArchivistConfig(Pace(0, 7, 0), kept=Kept(0, 0), known_for_s=60, checkpoint_ms=3_600_000)
 
 
 class Fault(OSError):

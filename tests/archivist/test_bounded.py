@@ -5,11 +5,13 @@ from dataclasses import replace
 from contracts import events as ev
 from contracts import ids
 from contracts.positions import entry_key
+from contracts.retention import Kept
 from contracts.store import Store, Word, keys
+from contracts.store.archive import Standing
 from contracts.store.jobs import Limits
 from contracts.store.write import JobGuard, Write
 from services.archivist.config import Pace
-from services.archivist.forgetting import forgettable
+from services.archivist.forgetting import LOOK_AGAIN_MS, forgettable, postponed
 from tests.archivist.rig import AT_ONCE, POOL, TENANT, Pool
 from tests.scheduler.rig import eventually
 
@@ -73,7 +75,7 @@ async def test_a_job_stays_until_its_last_event_is_archived(pool: Pool) -> None:
     await pool.cancel(other)
     await pool.snapshot_here()
     await pool.plan()
-    keeps = pool.archivist(config=replace(SECONDS, failed_ms=10**9))
+    keeps = pool.archivist(config=replace(SECONDS, kept=Kept(0, 10**6)))
     await keeps.run_once()
     late = Write(job_id, (ev.JobEventRejected(offending_type="job.progress", why="fenced"),), guard=JobGuard())
     assert (await pool.store.jobs.append(POOL, late, "late")).applied
@@ -151,3 +153,51 @@ async def test_jobs_of_a_far_future_vanish_when_they_are_cancelled(pool: Pool) -
 
     await eventually(pool.store.client.dbsize, lambda count: count <= before)
     assert await pool.store.client.pubsub_channels() == []
+
+
+async def test_what_is_kept_follows_the_configuration_without_a_restart(pool: Pool) -> None:
+    """A tenant's own time comes before its pool's, and holds up nobody else; archived events stay while they should."""
+    directory = pool.store.directory
+    await directory.open()
+
+    async def say(**scope: str) -> None:
+        facts = ev.RetentionFacts(failed_s=3_600) if "tenant_id" in scope else ev.RetentionFacts(live_s=3_600)
+        await directory.change(lambda _: ev.RetentionChanged(retention=facts, **scope), "test")
+
+    await say(tenant_id="t_long")
+    await say(pool=POOL)
+    kept = [await job_of(pool, "t_long", number) for number in range(3)]
+    gone = [await job_of(pool, TENANT, number) for number in range(3, 5)]
+    await sweep(pool)
+
+    exist = pool.store.client.exists
+    assert await exist(*(keys.job(POOL, job_id) for job_id in kept)) == 3
+    assert await exist(*(keys.job(POOL, job_id) for job_id in gone)) == 0
+    log_length = await pool.store.client.xlen(keys.log(POOL))
+    assert log_length == len([entry for entry in await pool.everything() if entry])
+    standing = (await pool.store.archive.standings(POOL, kept))[kept[0]]
+    listed = await pool.store.client.zscore(keys.ended(POOL, "failed"), kept[0])
+    assert listed == standing.done_ms + 3_600_000  # not met again before it is due, however many others there are
+
+    await directory.change(lambda _: ev.RetentionChanged(tenant_id="t_long", retention=ev.RetentionFacts()), "test")
+    await directory.change(lambda _: ev.RetentionChanged(pool=POOL, retention=ev.RetentionFacts()), "test")
+    await pool.store.archive.postpone(POOL, "failed", dict.fromkeys(kept, 1))  # an hour later
+    await sweep(pool)
+    assert await exist(*(keys.job(POOL, job_id) for job_id in kept)) == 0
+
+
+def test_a_job_that_is_kept_for_longer_is_looked_at_again_within_an_hour() -> None:
+    """So that a time that is shortened meanwhile holds by then; what is due is not put off."""
+    standings = {"old": Standing("failed", "t_a", 1, 1_000), "new": Standing("failed", "t_a", 1, 9_000_000)}
+    later = postponed(standings, lambda _: 7_200_000, 60_000, 10_000_000)
+    assert later == {"new": 10_000_000 + LOOK_AGAIN_MS - 60_000}
+
+
+async def job_of(pool: Pool, tenant: str, number: int) -> str:
+    job_id = ids.mint_job_id(1_764_457_400_000, number, "aa")
+    event = ev.JobCreated(tenant_id=tenant, model="echo@1", timeout_ms=1, body_bytes=2)
+    admitted = await pool.store.jobs.admit(POOL, Write(job_id, (event,)), b"{}", tenant, Limits())
+    assert admitted.word is Word.APPLIED
+    write = Write(job_id, (ev.JobCancelled(how="queued"),), guard=JobGuard(), closes_for=tenant)
+    assert (await pool.store.jobs.append(POOL, write, f"c{job_id}")).applied
+    return job_id

@@ -16,13 +16,14 @@ from contracts.audit.verify import EVERYTHING
 from contracts.deliveries import Attempted, PlannedDelivery, Settlement
 from contracts.endpoints import anonymous_endpoint
 from contracts.positions import entry_key
+from contracts.retention import Kept
 from contracts.store import Word, keys
 from contracts.store.jobs import Dedup, Limits
 from contracts.store.write import JobGuard, Write
 from services.archivist.config import ArchivistConfig, Pace
 from tests.archivist.rig import POOL, TENANT, Pool
 
-SIGNS = ArchivistConfig(Pace(0, 7, 0), completed_ms=3_600_000, failed_ms=3_600_000, known_for_s=60, checkpoint_ms=0)
+SIGNS = ArchivistConfig(Pace(0, 7, 0), kept=Kept(3_600, 3_600), known_for_s=60, checkpoint_ms=0)
 URL = "https://app.example/hook"
 ENDPOINT = "anon000000000001"
 

@@ -46,3 +46,16 @@ def test_all_who_read_the_log_are_listed_and_ours_are_not_dropped(up: Up) -> Non
     assert "unknown" in headrace(up, "consumers", "list").out  # of the archive nobody counts it
     assert headrace(up, "consumers", "drop", "default", "scheduler", "--reason", "r").exit_code == 5
     assert headrace(up, "consumers", "drop", "default", "x", "--reason", "r").exit_code == 3
+
+
+def test_how_long_things_are_kept_is_shown_and_set(up: Up) -> None:
+    before = headrace(up, "retention", "show", "-o", "json").json
+    assert headrace(up, "retention", "set", "--failed", "soon").exit_code == 2
+    words = ("--failed", "7d", "--live", "10m", "--pool", "default", "--reason", "audit", "-o", "json")
+    changed = headrace(up, "retention", "set", *words).json
+    assert (changed["failedSeconds"], changed["liveSeconds"]) == (604_800, 600)
+    assert changed["completedSeconds"] == before["completedSeconds"]
+    back = headrace(
+        up, "retention", "set", "--failed", "default", "--live", "default", "--pool", "default", "-o", "json"
+    )
+    assert (back.json["failedSeconds"], back.json["changed"]) == (before["failedSeconds"], [])

@@ -33,6 +33,7 @@ WRITES: dict[tuple[str, str], Body] = {
     ("POST", "/admin/v1/pools/{pool}/pause"): {},
     ("POST", "/admin/v1/pools/{pool}/resume"): {},
     ("PATCH", "/admin/v1/scheduler/policy"): {"leadSeconds": 21},
+    ("PATCH", "/admin/v1/retention"): {"failedSeconds": 21.0},
     ("POST", "/admin/v1/workers/{worker}/load-model"): {"model": "draw"},
     ("POST", "/admin/v1/workers/{worker}/evict-model"): {"model": "draw"},
     ("POST", "/admin/v1/workers/{worker}/drain"): {},

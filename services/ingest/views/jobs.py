@@ -4,7 +4,7 @@ Promises: a job shown live and the same job shown at `?sequence=n` differ in que
 are made by this function from a fold. Nothing lossy (raw progress, previews) is mixed in.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -12,6 +12,7 @@ from contracts import events as ev
 from contracts.job import TERMINAL, JobState, JobStatus
 from contracts.positions import Position, entry_ms
 from contracts.reproduction import PINS
+from contracts.retention import Kept
 from contracts.times import instant
 from contracts.wire import Entry
 from services.ingest.views.body_lines import BodyLines, JsonObject
@@ -28,8 +29,7 @@ class Place:
     code: str
     epoch: int
     public_url: str = ""
-    completed_keep_s: float = 0.0
-    failed_keep_s: float = 0.0
+    kept: Callable[[str], Kept] = lambda tenant_id: Kept(0, 0)  # what holds now for a tenant of the pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +236,5 @@ def _error(state: JobState, lines: BodyLines, ending: Ending) -> JsonObject | No
 def _expires_at(state: JobState, place: Place) -> str | None:
     if state.status not in TERMINAL or state.done_ms is None:
         return None
-    is_completed = state.status is JobStatus.COMPLETED
-    keep_s = place.completed_keep_s if is_completed else place.failed_keep_s
+    keep_s = place.kept(state.tenant_id).of(completed=state.status is JobStatus.COMPLETED)
     return instant(state.done_ms + int(keep_s * 1000))

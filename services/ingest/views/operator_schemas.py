@@ -156,3 +156,32 @@ class Imported(Shape):
     pools: dict[str, int]
     jobs: int
     sha256: str
+
+
+class RetentionOf(Shape):
+    """Where something else holds; null: as the next wider scope has it, in the end the settings."""
+
+    pool: str | None
+    tenant_id: str | None
+    completed_seconds: float | None
+    failed_seconds: float | None
+    live_seconds: float | None
+
+
+class Retention(Shape):
+    """How long what has ended is kept; `changed` is what is said for just this scope.
+
+    `liveSeconds`: events stay in the store for so long after they are archived. The last three are settings.
+    """
+
+    object: Literal["retention"]
+    pool: str | None
+    tenant_id: str | None
+    completed_seconds: float
+    failed_seconds: float
+    live_seconds: float
+    changed: list[str]
+    overrides: list[RetentionOf]
+    idempotency_seconds: float
+    artifacts_seconds: float
+    usage_seconds: float
