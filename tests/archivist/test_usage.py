@@ -16,6 +16,8 @@ from contracts.usage.audit import UsageAudit
 from contracts.usage.rows import CREATED
 from tests.archivist.rig import AT_ONCE, POOL, Pool
 
+FAR_MS = 4_000_000_000_000
+
 
 async def kept(pool: Pool) -> dict[str, Any]:
     """Every byte that is kept of it."""
@@ -70,6 +72,22 @@ async def test_the_rows_say_what_was_used_and_are_kept_as_long_as_they_are_to_be
     later = await pool.store.usage.look(POOL, [old, key.day])
     assert list(later.rows) == [key]
     assert later.counted.first == entry_ms(look.counted.upto) // DAY_MS - 3
+
+
+async def test_an_archivist_that_was_taken_over_counts_nothing(pool: Pool) -> None:
+    await lived(pool)
+    look, _ = await pool.used()
+    ((key, row),) = look.rows.items()
+
+    for token, seen in (("another", look.counted), ("", look.counted._replace(mended=7))):
+        reply = await pool.store.usage.tally(POOL, token, seen, "9-9", "{}", {key: row}, {})
+        assert not reply.applied
+    assert (await pool.used())[0].rows == look.rows
+
+    token = (await pool.store.client.hget(keys.archive(POOL), "token")).decode()
+    for _ in range(2):  # the answer to the first was lost
+        assert (await pool.store.usage.tally(POOL, token, look.counted, f"{FAR_MS}-0", "{}", {key: row}, {})).applied
+    assert (await pool.store.usage.look(POOL, [key.day])).rows == {key: [2 * number for number in row]}
 
 
 async def test_a_segment_that_cannot_be_read_does_not_keep_the_log_from_being_sealed(pool: Pool) -> None:

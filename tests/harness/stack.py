@@ -17,6 +17,7 @@ from contracts.archive import Archive
 from contracts.artifacts.local import LocalObjects
 from contracts.audit import verify
 from contracts.store import Store, keys
+from contracts.usage.audit import UsageAudit
 from contracts.wire import Entry
 from headrace.stack.plan import SERVICES
 from tests.harness.audit import Verdict, audit
@@ -127,7 +128,7 @@ class Stack(Up):
         verdict = await audit(self.store, POOL, self.jobs, self.log.begin)
         verdict.must_hold()
         archive = Archive(self.store, LocalObjects(self.folder / "d" / "archive"))
-        verified = await verify(self.store, archive, POOL)
+        verified = await verify(self.store, archive, POOL, beside=[UsageAudit(self.store, POOL)])
         assert verified.ok, (verified.findings.kept, [each.sample for each in verified.projections])
         return verdict
 

@@ -124,6 +124,20 @@ def test_a_lost_worker_costs_nothing_and_a_late_write_counts_nothing_twice() -> 
     assert of(world) == {"jobsCreated": 1, "jobsCompleted": 1, "gpuMs": 300}
 
 
+def test_what_is_not_the_tenants_doing_is_free() -> None:
+    """A store of files that was away, a hand-back: what becomes of the job then must not be charged for them."""
+    world = World()
+    world.worker(slots=2)
+    failed, given_back = world.running(), world.running()
+    world.now_ms += 500
+    error = ev.ErrorFacts(code="artifact_upload_failed", retryable=True)
+    again = ev.JobAttemptFailed(error=error, attempt=1, will_retry=True, gpu_ms=800)
+    world.write(failed, ev.JobDeviceReleased(gpu_ms=800), again, ev.JobCancelled(how="queued"), fence=1)
+    world.write(given_back, ev.JobQueued(reason="handed_back", attempt=0), ev.JobCancelled(how="queued"), fence=1)
+
+    assert of(world) == {"jobsCreated": 2, "jobsCancelled": 2}
+
+
 def test_files_and_deliveries_are_counted_also_when_the_job_is_forgotten() -> None:
     world = World()
     world.worker()
