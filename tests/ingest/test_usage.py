@@ -8,7 +8,7 @@ import structlog
 from contracts import events as ev
 from contracts.archive import Archive
 from contracts.artifacts import open_archive_objects
-from contracts.times import DAY_MS, day_text
+from contracts.times import DAY_MS, day_text, instant
 from contracts.usage import reading
 from contracts.usage.rows import Key
 from services.archivist.config import ArchivistConfig, Pace
@@ -72,7 +72,10 @@ async def test_usage_is_exact_with_and_without_an_archivist(
     monkeypatch.setattr(reading, "MOST_FOLDED", 1)
     monkeypatch.setattr(reading, "AT_ONCE", 2)
     await run_job(api, play, 9)
-    assert await used(api) == [[4, 3, 751, 75, 0, 0]]  # as of an instant that is not now
+    begun = (await api.get("/v1/usage")).body
+    assert (begun["data"][0]["jobsCreated"], begun["data"][0]["jobsCompleted"]) == (4, 3)
+    ended_ms = int((await api.store.end_of_log("default")).partition("-")[0])
+    assert begun["asOf"] <= str(instant(ended_ms))  # it is exact as of an instant that is not now
     for _ in range(5):
         await api.get("/v1/usage")
     assert await used(api) == [[4, 4, 760, 75, 0, 0]]
