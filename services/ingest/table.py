@@ -63,7 +63,7 @@ def submit_routes(submit: SubmitHandler, batch: BatchHandler) -> tuple[Route, ..
             ),
             parameters=(
                 Parameter("Idempotency-Key", "Repeating a request with it never makes a second job.", "header"),
-                Parameter("Prefer", "`wait=N`: answer when the job has ended, at latest after N seconds.", "header"),
+                Parameter("Prefer", "`wait=N` (60 at most): answer when it has ended, or after N seconds.", "header"),
                 Parameter("traceparent", "Kept with the job (W3C Trace Context).", "header"),
             ),
         ),

@@ -163,6 +163,8 @@ async def test_waiting_ends_with_the_job(api: Api, play: Play) -> None:
 
 
 async def test_waiting_ends_with_its_time(api: Api) -> None:
+    at_once = await api.submit(headers={"Prefer": "respond-async"})
+    assert (at_once.status, at_once.headers["preference-applied"]) == (201, "respond-async")
     answer = await api.submit(headers={"Prefer": "wait=0"})
 
     assert (answer.status, answer.body["status"]) == (202, "queued")

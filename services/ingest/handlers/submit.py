@@ -33,7 +33,8 @@ class SubmitHandler:
 
     async def submit(self, request: web.Request, caller: Caller) -> web.StreamResponse:
         """Admit a job; 201 once it is durable, 200 for a repeat, 200 or 202 when the caller waits."""
-        wait_s = read_wait(request.headers.getall("Prefer", ()))
+        preferences = request.headers.getall("Prefer", ())
+        wait_s = read_wait(preferences)
         envelope = read_envelope(request, caller)
         with self._context.room.share() as share:
             raw = await read_body(request, self._context.body_limits, share)
@@ -41,7 +42,8 @@ class SubmitHandler:
         if wait_s is not None:
             return await self._answer_when_ended(submitted, wait_s)
         view = await self._submissions.view(submitted)
-        return _answer(view, 200 if submitted.admitted.is_old else 201, self._told(submitted))
+        applied = {"Preference-Applied": "respond-async"} if wants_no_wait(preferences) else {}
+        return _answer(view, 200 if submitted.admitted.is_old else 201, applied | self._told(submitted))
 
     async def _answer_when_ended(self, submitted: Submitted, wait_s: int) -> web.Response:
         await self._watch.wait(submitted.draft.pool, submitted.admitted.job_id, wait_s)
@@ -74,6 +76,15 @@ def read_wait(preferences: Sequence[str]) -> int | None:
         if match is not None:
             return min(MAX_WAIT_S, int(match[1]))
     return None
+
+
+def wants_no_wait(preferences: Sequence[str]) -> bool:
+    """Whether `Prefer: respond-async` is asked for, which is what happens without any preference.
+
+    >>> wants_no_wait(["handling=strict, Respond-Async"]), wants_no_wait([])
+    (True, False)
+    """
+    return any(text.strip().lower() == "respond-async" for text in ",".join(preferences).split(","))
 
 
 def _answer(view: JsonObject, status: int, headers: Mapping[str, str]) -> web.Response:
