@@ -128,6 +128,19 @@ async def test_any_question_in_pages_is_all_events_read_and_picked(
             assert [{**event, "hash": 0} for event in exported] == [{**event, "hash": 0} for event in now], path
 
 
+async def test_what_comes_while_one_reads_backwards_is_not_told(api: Api, play: Play) -> None:
+    """Also in a pool of which no page had anything yet: it would stand among older events."""
+    await api.job(model="draw", pool="large")
+    await run_job(api, play)
+    known = await pages(api, "/v1/events?order=desc")
+    first = (await api.get("/v1/events?order=desc&limit=2")).body
+    await api.job(model="draw", pool="large")
+
+    rest = (await api.get(f"/v1/events?order=desc&limit=100&cursor={first['nextCursor']}")).body
+
+    assert first["data"] + rest["data"] == known
+
+
 async def test_an_export_carries_the_hash_of_what_is_sealed_and_lists_do_not(api: Api, play: Play, log: Log) -> None:
     """Whoever took an export home can hold it against a signed checkpoint; a live event has no hash yet."""
     for _ in range(3):

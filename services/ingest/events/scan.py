@@ -13,7 +13,7 @@ from contracts.archive import Archive, Gone
 from contracts.archive.backward import older
 from contracts.archive.stories import Owners, PoolJobs, origins_of
 from contracts.envelope import JsonObject, Origin
-from contracts.positions import Position, before, entry_key, next_key
+from contracts.positions import START, Position, before, entry_key, next_key
 from contracts.store import Store
 from contracts.store.log import Poison
 from contracts.wire import Entry
@@ -79,6 +79,8 @@ class PoolScan:
         """Look at more entries."""
         if not self._ahead:
             self._ahead.extend(await self._next())
+            if self.place is None:  # from the end backwards: what comes from now on is newer than what was begun with
+                self.place = _behind(self._ahead[0].position) if self._ahead else START
             if not self._ahead:
                 self.is_over = True
                 return
@@ -89,7 +91,7 @@ class PoolScan:
         if inside:  # not behind the end: who goes on there later must not miss what came meanwhile
             self._seen = inside[-1].position
         await self._sift([entry for entry in inside if isinstance(entry, Entry)])
-        if not self._fitting:
+        if not self._fitting and self._seen is not None:
             self.place = self._seen
 
     def _is_inside(self, position: str) -> bool:
@@ -123,6 +125,11 @@ class PoolScan:
             # Asked for by time, or from the beginning: what there is begins here.
             self._seen = before(gone.first)
             return await ground.archive.next(ground.place.pool, self._seen, STEP)
+
+
+def _behind(position: str) -> str:
+    ms, seq = next_key(position)
+    return f"{ms}-{seq}"
 
 
 class Scan:
