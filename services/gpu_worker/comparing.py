@@ -21,7 +21,7 @@ from contracts.reproduction import PinnedFile, Pins, result_distance, verdict
 from contracts.threads import Threads
 
 MOST_BYTES = 256 << 20  # of a file
-COMPARE_S = 60.0  # of all files of a job
+COMPARE_S = 30.0  # of all files of a job
 THREADS = 8
 _SCRIPT = Path(__file__).with_name("picture_distance.py")
 log = structlog.get_logger()

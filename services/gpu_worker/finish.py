@@ -158,7 +158,8 @@ async def _pinned(desk: Desk, running: Running, outcome: Outcome, said: ev.JobCo
     manifest = await desk.pins.manifest(asked.model, device, running.batch_size, was_loaded=was_loaded)
     pins, verdict = running.pins, None
     if pins is not None:
-        verdict = await desk.comparing.judge(pins, manifest, right.pool, said.artifacts, outcome.result)
+        comparing = desk.comparing.judge(pins, manifest, right.pool, said.artifacts, outcome.result)
+        verdict = await unless_over(comparing, desk.over)
     return said.model_copy(update={"manifest": manifest, "reproduction": verdict})
 
 

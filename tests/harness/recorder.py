@@ -15,6 +15,8 @@ from contracts.job_fold import fold
 from tests.harness.audit import small
 from tests.harness.stack import POOL, Stack
 
+FOLLOWERS = 4
+RECENT = 40  # jobs: older ones change no more
 PAUSE_S = 0.01
 # Of a job as the API shows it, what is no fold of its events: its place in the queue, and when it will be forgotten.
 _NOT_FOLDED = ("queue", "expiresAt")
@@ -35,7 +37,7 @@ class Recorder:
             await asyncio.sleep(PAUSE_S)
             if self.stack.jobs:
                 with contextlib.suppress(HeadraceError, aiohttp.ClientError, TimeoutError):
-                    await self._look(self.chance.choice(self.stack.jobs))
+                    await self._look(self.chance.choice(self.stack.jobs[-RECENT:]))
 
     async def _look(self, job_id: str) -> None:
         history = await self.stack.store.jobs.history(POOL, job_id, limit=0)
@@ -71,9 +73,10 @@ def _folded(view: dict[str, Any]) -> dict[str, Any]:
 async def recorded(stack: Stack, seed: int) -> AsyncIterator[Recorder]:
     """Record while the block runs."""
     recorder = Recorder(stack, random.Random(seed))
-    following = asyncio.create_task(recorder.follow())
+    following = [asyncio.create_task(recorder.follow()) for _ in range(FOLLOWERS)]
     try:
         yield recorder
     finally:
-        following.cancel()
-        await asyncio.gather(following, return_exceptions=True)
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)

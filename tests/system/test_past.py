@@ -20,6 +20,7 @@ from tests.system.conftest import Starter
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.timeout(1200),
     pytest.mark.skipif("HEADRACE_TEST_POSITIONS" not in os.environ, reason="by hand"),
 ]
 

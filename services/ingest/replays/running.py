@@ -2,7 +2,7 @@
 
 Promises: a replay has a process of its own, with bounds on time, memory and bytes of its answer, that ends with us; at
 most AT_ONCE of them run, one for each tenant. Nothing is written: what is known of a replay is known here, for the last
-KEPT of them, and its id says all that is needed to run it again elsewhere.
+KEPT of them (ANSWERS of those that have one), and its id says all that is needed to run it again elsewhere.
 """
 
 import asyncio
@@ -24,9 +24,10 @@ log: Logger = structlog.get_logger(service="ingest")
 
 AT_ONCE = 2
 KEPT = 200
+ANSWERS = 16
 LIMIT_S = 60.0
 MEMORY_BYTES = 1 << 30
-ANSWER_BYTES = 4 << 20
+ANSWER_BYTES = 1 << 20
 NICE = 10
 Status = Literal["ready", "running", "completed", "failed", "cancelled"]
 
@@ -76,10 +77,14 @@ class Runs:
                 raise Problem("quota_exceeded", told, retry_after_s=5, extensions={POLICIES: ["replays"]})
             run.status, run.task = "running", asyncio.create_task(self._run(run), name="replay")
         self._known[run.id] = run
-        over = [each.id for each in self._known.values() if each.status != "running"]
-        for old in over[: max(0, len(self._known) - KEPT)]:
-            del self._known[old]
+        self._forget()
         return run
+
+    def _forget(self) -> None:
+        over = [each.id for each in self._known.values() if each.status != "running"]
+        answered = [each.id for each in self._known.values() if each.result is not None]
+        for old in {*over[: max(0, len(self._known) - KEPT)], *answered[: max(0, len(answered) - ANSWERS)]}:
+            del self._known[old]
 
     def cancel(self, run: Run) -> None:
         """End a replay: it is not shown any more, and its process is killed."""
