@@ -19,6 +19,7 @@ from tests.notifier.hooked import (
     POOL,
     PUBLIC_URL,
     SECRET,
+    TENANT,
     admit,
     append,
     attempts,
@@ -73,6 +74,7 @@ async def test_each_attempt_is_an_event_and_the_delivered_one_is_settled(store, 
     [attempted] = await attempts(store)
     assert (attempted.job_id, attempted.event_type, attempted.attempt) == (job_id, "job.created", 1)
     assert (attempted.outcome, attempted.status, attempted.next_at_ms) == ("status_204", 204, None)
+    assert (attempted.tenant_id, attempted.model) == (TENANT, "echo@1")  # usage counts it by them
     row = await store.deliveries.read(POOL, attempted.delivery_id)
     assert (row["state"], row["try"], row["body"].encode()) == ("delivered", "1", receiver.requests[0].body)
     seen = orjson.loads(row["a:1"])
