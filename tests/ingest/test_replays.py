@@ -15,9 +15,11 @@ import pytest
 from contracts import events as ev
 from contracts.aside import addresses_of
 from contracts.positions import entry_ms, parse_position
+from contracts.wire import decode
 from services.ingest.events.replaying import Pace
 from services.ingest.handlers import replays
 from services.ingest.replays import running
+from services.ingest.replays.__main__ import Projection
 from tests.archive.rig import Log
 from tests.harness import eventually
 from tests.ingest.api import ADMIN_KEY, Api
@@ -116,6 +118,24 @@ async def test_a_projection_is_what_the_log_says_at_a_place(api: Api, play: Play
     assert (await api.get(f"/v1/replays/{made['id']}", key=stranger)).code == "replay_not_found"
     assert (await api.get("/v1/replays", key=stranger)).body["data"][0]["id"] == others["id"]
     assert [each["id"] for each in (await api.get("/v1/replays")).body["data"]] == [one["id"], made["id"]]
+
+
+def test_a_projection_goes_on_behind_what_it_does_not_know_and_counts_what_does_not_follow() -> None:
+    """Field case 80: events of another release are kept and skipped, and none is guessed."""
+    created = '{"tenantId":"t_a","model":"draw@1","timeoutMs":1,"later":true}'
+    fields = [
+        {"t": "job.created", "n": 1, "d": created},
+        {"t": "job.teleported/3", "n": 2, "d": '{"to":"mars"}'},
+        {"t": "job.priority_changed", "n": 3, "d": '{"priority":"high","previous":"normal"}'},
+        {"t": "job.priority_changed", "n": 9, "d": '{"priority":"low","previous":"high"}'},
+    ]
+    found = Projection("t_a")
+
+    for number, each in enumerate(fields):
+        found.fold(decode(f"{number + 1}-0", {"j": "job_1", **each}))
+
+    state = found.jobs["job_1"]
+    assert (state.sequence, state.priority, found.skipped) == (3, "high", 1)
 
 
 async def test_another_policy_is_tried_on_what_was_recorded_by_operators_only(api: Api, play: Play) -> None:
