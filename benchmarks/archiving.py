@@ -20,6 +20,7 @@ from benchmarks.rig import own_store
 from contracts import events as ev
 from contracts import ids
 from contracts.archive import Archive
+from contracts.artifacts import Shelf
 from contracts.artifacts.local import LocalObjects
 from contracts.store import Store, keys
 from contracts.store.records import RecordReader
@@ -48,6 +49,7 @@ async def _measure(url: str, folder: Path) -> list[Row]:
     await store.open_pool(POOL)
     await _write(store, ENTRIES)
     await asyncio.sleep(0.01)  # what is sealed must be of an earlier millisecond than the look
+    shelf = Shelf(LocalObjects(folder / "artifacts"))
     sides: dict[str, tuple[list[float], list[float]]] = {"seal": ([], []), "read": ([], [])}
     for number in range(ROUNDS + 1):
         shutil.rmtree(folder, ignore_errors=True)
@@ -55,7 +57,7 @@ async def _measure(url: str, folder: Path) -> list[Row]:
         await store.client.hdel(keys.meta(POOL), "trimmed")
         archive = Archive(store, LocalObjects(folder))
         steps = (
-            ("seal", 0, lambda archive=archive: _seal(store, archive)),
+            ("seal", 0, lambda archive=archive: _seal(store, archive, shelf)),
             ("seal", 1, lambda: _raw_and_zstd(store)),
             ("read", 0, lambda archive=archive: _read(archive)),
             ("read", 1, lambda: _raw_and_orjson(store)),
@@ -105,8 +107,8 @@ async def _write(store: Store, count: int) -> None:
     await pipe.execute()
 
 
-async def _seal(store: Store, archive: Archive) -> int:
-    await PoolArchivist(store, archive, "here", POOL, CONFIG, structlog.get_logger()).run_once()
+async def _seal(store: Store, archive: Archive, shelf: Shelf) -> int:
+    await PoolArchivist(store, archive, shelf, "here", POOL, CONFIG, structlog.get_logger()).run_once()
     manifest = await store.archive.manifest(POOL)
     assert manifest is not None
     await store.client.hset(keys.meta(POOL), "trimmed", manifest.upto)  # so that it is read and not the log

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self, get_args
 from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from contracts.api import JobsErase
 from contracts.body import Body, Instant, Reason
 from contracts.events import Tier
 from contracts.policy import PolicySeconds, Share, Weight
@@ -123,6 +124,12 @@ class DeadLettersAct(Body):
         if not self.dry_run and not self.reason.strip():
             raise _fault("says why, for the log", "/reason")
         return self
+
+
+class AdminJobsErase(JobsErase):
+    """Body of `POST /admin/v1/jobs/erase`: the jobs of one end user of a tenant."""
+
+    tenant_id: Annotated[str, Field(min_length=1, max_length=64)]
 
 
 class WorkerDrain(Body):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, LiteralString, Self
 from pydantic import AfterValidator, BeforeValidator, Field, SkipValidation, model_validator
 from pydantic_core import PydanticCustomError
 
-from contracts.body import Body, Instant, Metadata, Name
+from contracts.body import Body, Instant, Metadata, Name, Reason
 from contracts.events import WEBHOOK_EVENTS, Priority
 
 MAX_ATTEMPTS = 20
@@ -146,6 +146,15 @@ class JobsCancel(Body):
         if self.cursor is not None and self.filter is None:
             raise _contradiction("/cursor", "goes with the filter it was given for")
         return self
+
+
+class JobsErase(Body):
+    """Body of `POST /v1/jobs/erase`: whose jobs, and why. The reason stays in the log for good: name nobody in it."""
+
+    user_id: Name
+    reason: Reason = ""
+    dry_run: bool = False
+    cursor: Annotated[str, Field(max_length=1024)] | None = None
 
 
 class UploadCreate(Body):

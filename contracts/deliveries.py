@@ -38,6 +38,7 @@ class PlannedDelivery:
             over all that is wanted of the job so far; what was handed over before is left alone.
         interval_ms: of such deliveries of a job only the newest waits, and so long after the last one was sent.
         last: the job has ended: what waits with an interval is not wanted any more.
+        bare: it says nothing that erasing the job would have to take back.
     """
 
     id: str
@@ -50,6 +51,7 @@ class PlannedDelivery:
     strict: bool = False
     interval_ms: int | None = None
     last: bool = False
+    bare: bool = False
 
     def encode(self) -> dict[str, object]:
         """Return what `plan.lua` reads."""
@@ -57,6 +59,7 @@ class PlannedDelivery:
             "id": self.id, "due": self.due_ms, "e": self.endpoint, "t": self.tenant_id, "j": self.job_id,
             "n": self.sequence, "f": [text for pair in self.fields.items() for text in pair],
             "strict": self.strict or None, "every": self.interval_ms, "last": self.last or None,
+            "bare": self.bare or None,
         }  # fmt: skip
         return {name: value for name, value in out.items() if value is not None}
 

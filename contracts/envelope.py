@@ -21,7 +21,7 @@ JsonObject = dict[str, Any]
 
 _INGEST = frozenset(
     {"job.created", "job.scheduled", "job.priority_changed", "job.metadata_changed", "job.webhook_changed",
-     "job.cancel_requested", "job.retried", "job.redriven", "job.discarded"}
+     "job.cancel_requested", "job.retried", "job.redriven", "job.discarded", "job.erased"}
 )  # fmt: skip
 _SCHEDULER = frozenset(
     {"job.assigned", "job.unassigned", "job.lease_lost", "job.expired", "job.dead_lettered", "job.forgotten"}
@@ -33,7 +33,13 @@ _INSIDE = {"job.assigned": frozenset({"anchor"})}
 
 
 # Of what belongs to no job: who writes events of this kind.
-_SOURCE_OF_KIND = {"webhook": "notifier", "log": "archivist", "slot": "scheduler", "policy": "scheduler"}
+_SOURCE_OF_KIND = {
+    "webhook": "notifier",
+    "log": "archivist",
+    "archive": "ingest",
+    "slot": "scheduler",
+    "policy": "scheduler",
+}
 
 
 @dataclass(frozen=True, slots=True)

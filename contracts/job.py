@@ -68,6 +68,7 @@ TRANSITIONS: Final[Mapping[tuple[JobStatus | None, str], JobStatus]] = {
     (S.FAILED, "job.redriven"): S.FAILED,  # always followed by job.retried in the same call
     (S.FAILED, "job.discarded"): S.FAILED,  # no dead letter any more
     **{(ended, "job.retried"): S.QUEUED for ended in (S.FAILED, S.CANCELLED, S.EXPIRED)},
+    **{(ended, "job.erased"): ended for ended in TERMINAL},  # its content is gone, what happened is not
     **{(ended, "job.forgotten"): ended for ended in TERMINAL},  # the last event of all
     # the trace of a refused late write may follow anything
     **{(status, "job.event_rejected"): status for status in S},
@@ -103,6 +104,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "error_code": "ec",
     "dead_lettered": "dl",
     "dedup_hash": "dd",
+    "erased_ms": "er",
 }
 
 
@@ -141,6 +143,7 @@ class JobState:
     error_code: str | None = None
     dead_lettered: str | None = None
     dedup_hash: str | None = None
+    erased_ms: int | None = None
     offers: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     artifacts: tuple[ev.ArtifactRef, ...] = ()
     timings: ev.Timings = ev.Timings()

@@ -61,6 +61,8 @@ def changes(event: ev.Event, fence: int) -> Changes:
             return _retried(event)
         case ev.JobDiscarded():
             return {FIELDS["dead_lettered"]: GONE}
+        case ev.JobErased():
+            return {FIELDS["erased_ms"]: NOW}
         case _:
             return {}
 

@@ -17,7 +17,8 @@ from contracts.wire import Entry
 
 _INTEGERS = frozenset(
     {"fence", "attempt", "run", "max_attempts", "timeout_ms", "created_ms", "body_bytes", "not_before_ms",
-     "start_by_at_ms", "slot", "queued_ms", "started_ms", "step", "total_steps", "cancel_requested_ms", "done_ms"}
+     "start_by_at_ms", "slot", "queued_ms", "started_ms", "step", "total_steps", "cancel_requested_ms", "done_ms",
+     "erased_ms"}
 )  # fmt: skip
 _ATTRIBUTES: Final[Mapping[str, str]] = {short: name for name, short in FIELDS.items()}
 

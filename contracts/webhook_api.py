@@ -17,7 +17,16 @@ from contracts.webhook_headers import headers_fault, name_fault, value_fault
 MAX_OVERLAP_S = 30 * DAY_S
 
 DeliveryState = Literal[
-    "waiting", "blocked", "held", "delivered", "exhausted", "gone", "endpoint_deleted", "superseded", "unreadable"
+    "waiting",
+    "blocked",
+    "held",
+    "delivered",
+    "exhausted",
+    "gone",
+    "endpoint_deleted",
+    "superseded",
+    "unreadable",
+    "erased",
 ]
 
 

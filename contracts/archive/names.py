@@ -7,9 +7,8 @@ from contracts.positions import entry_key
 
 ENDING = ".ndjson.zst"
 BODIES_ENDING = ".bodies.zst"
-_KEY = re.compile(
-    r"([a-z0-9_][a-z0-9-]*|_sys)/([0-9]{1,9})/([0-9]{1,16}-[0-9]{1,20})_([0-9]{1,16}-[0-9]{1,20})" + re.escape(ENDING)
-)
+_STEM = r"([a-z0-9_][a-z0-9-]*|_sys)/([0-9]{1,9})/([0-9]{1,16}-[0-9]{1,20})_([0-9]{1,16}-[0-9]{1,20})"
+_KEY, _BODIES = re.compile(_STEM + re.escape(ENDING)), re.compile(_STEM + re.escape(BODIES_ENDING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,15 @@ class SegmentName:
 
 def parse_key(key: str) -> tuple[str, SegmentName] | None:
     """Return the pool and the segment of a key; None for anything else that lies there."""
-    match = _KEY.fullmatch(key)
+    return _parsed(_KEY.fullmatch(key))
+
+
+def parse_bodies_key(key: str) -> tuple[str, SegmentName] | None:
+    """Return the pool and the segment of a key of bodies; None for anything else that lies there."""
+    return _parsed(_BODIES.fullmatch(key))
+
+
+def _parsed(match: re.Match[str] | None) -> tuple[str, SegmentName] | None:
     return None if match is None else (match[1], SegmentName(int(match[2]), match[3], match[4]))
 
 

@@ -8,7 +8,7 @@ Does not promise that the archive is untouched: `segments.first_bad` and `audit 
 import functools
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from typing import Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from contracts.archive import segments
@@ -163,17 +163,21 @@ class Archive:
             return kept[job_id]
         return None
 
-    async def erase_body(self, pool: str, job_id: str) -> int:
-        """Take a job's bodies out of what lies beside the segments; returns how many there were.
+    async def erase_bodies(self, pool: str, job_ids: Set[str]) -> AsyncIterator[dict[str, bytes]]:
+        """Take jobs' bodies out of what lies beside segments; gives, place by place, those that go next.
 
-        Digests and chain stay valid. A body that is not archived yet is in the store: erase it there first.
+        For the leader of the archive alone, who writes there. Digests and chain stay valid. A body that is not
+        archived yet is in the store: erase it there first. Raises Corrupt, Unavailable.
         """
-        count = 0
-        async for name, kept in self._bodies_with(pool, job_id):
-            del kept[job_id]
-            await self.run(self.shelf.put_bodies, pool, name, kept)
-            count += 1
-        return count
+        since_ms = min(map(minted_ms, job_ids)) - SKEW_MS
+        for name in reversed(await self.run(self.shelf.bodied, pool)):
+            if entry_ms(name.last) < since_ms:
+                return
+            kept = await self.run(self.shelf.bodies, pool, name)
+            found = {job_id: kept.pop(job_id) for job_id in kept.keys() & job_ids}
+            yield found
+            if found:
+                await self.run(self.shelf.put_bodies, pool, name, kept)
 
     async def _bodies_with(self, pool: str, job_id: str) -> AsyncIterator[tuple[SegmentName, dict[str, bytes]]]:
         """Give the bodies beside each segment that has one of the job, newest first."""

@@ -69,6 +69,11 @@ class SegmentShelf:
         except (ValueError, KeyError, TypeError) as error:
             raise Corrupt(key, f"the bodies cannot be read: {error!r}") from error
 
+    def bodied(self, pool: str) -> list[SegmentName]:
+        """Return what bodies lie beside, in order: also beside segments that do not count, or not any more."""
+        found = (names.parse_bodies_key(stored.key) for stored in self._objects.list(f"{pool}/"))
+        return names.in_order([parsed[1] for parsed in found if parsed is not None and parsed[0] == pool])
+
     def set_aside(self, pool: str, name: SegmentName) -> None:
         """Take a segment out of the archive without losing it: the log does not hold what it says."""
         data = self._read(name.key(pool))

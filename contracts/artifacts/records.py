@@ -9,7 +9,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from contracts.events import ArtifactRef
+from contracts.events import ArtifactRef, Part
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
 _SAFE_ENDING = re.compile(r"\.[A-Za-z0-9]{1,8}")
@@ -43,6 +43,13 @@ class ArtifactRecord(ArtifactRef):
     created_ms: int
     file_name: str  # what a download is called
     stored_as: str
+
+
+class ErasedFolder(Part):
+    """What lies in the folder of an erased job, and keeps late files from staying there."""
+
+    tenant_id: str
+    erased_ms: int
 
 
 def describe(upload: Upload, size_bytes: int, sha256: str) -> ArtifactRecord:
@@ -79,6 +86,11 @@ def content_key(pool: str, job_id: str, stored_as: str) -> str:
 def record_key(pool: str, job_id: str, artifact_id: str) -> str:
     """Return where the record lies. Raises ValueError for a name that could leave its folder."""
     return f"{folder_key(pool, job_id)}{_checked(artifact_id)}{_RECORD}"
+
+
+def erased_key(pool: str, job_id: str) -> str:
+    """Return where it is said that a job is erased. Raises ValueError for a name that could leave its folder."""
+    return f"{folder_key(pool, job_id)}erased.json"
 
 
 def folder_key(pool: str, job_id: str) -> str:

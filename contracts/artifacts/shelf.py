@@ -1,16 +1,27 @@
 """Files under ids of ours in a store of objects, each with a record beside it.
 
 Promises: what a record describes is complete and was hashed by us; a repeat with the same id replaces file and record,
-so that finishing twice is finishing once. Does not look inside a file and does not judge who may read it.
+so that finishing twice is finishing once; of an erased job nothing stays, also not what is put while it is erased, or
+after. Does not look inside a file and does not judge who may read it.
 """
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
 from contracts.artifacts.notes import read_note, write_note
 from contracts.artifacts.objects import Content, Objects
-from contracts.artifacts.records import ArtifactRecord, Upload, content_key, describe, record_key
+from contracts.artifacts.records import (
+    ArtifactRecord,
+    ErasedFolder,
+    Upload,
+    content_key,
+    describe,
+    erased_key,
+    folder_key,
+    record_key,
+)
 from contracts.events import ArtifactRef
 from contracts.ids import job_of
 
@@ -33,11 +44,30 @@ class Shelf:
         self.objects.put_file(content_at, source, record.mime, durable)
         # last: a file without a record is not there yet
         write_note(self.objects, record_at, record, durable)
+        if self.erased(upload.pool, upload.job_id) is not None:  # after the put: erasing says so first, and looks then
+            self._remove((record_at, content_at))
         return ArtifactRef.model_validate(record.model_dump())
 
     def find(self, pool: str, artifact_id: str) -> ArtifactRecord | None:
         """Return the record of a file; None when there is none, or none that can be read. Raises StoreAway."""
         return read_note(self.objects, record_key(pool, job_of(artifact_id), artifact_id), ArtifactRecord)
+
+    def erased(self, pool: str, job_id: str) -> ErasedFolder | None:
+        """Return what is said of an erased job; None for any other. Raises StoreAway."""
+        return read_note(self.objects, erased_key(pool, job_id), ErasedFolder)
+
+    def erase(self, pool: str, job_id: str, tenant_id: str, now_ms: int) -> int:
+        """Remove all files of a job, and keep late ones away; returns how many there were. Raises StoreAway."""
+        mark = erased_key(pool, job_id)
+        if self.erased(pool, job_id) is None:
+            write_note(self.objects, mark, ErasedFolder(tenant_id=tenant_id, erased_ms=now_ms))
+        found = [each.key for each in self.objects.list(folder_key(pool, job_id)) if each.key != mark]
+        self._remove(found)
+        return sum(key.endswith(".json") and not key.endswith(".content.json") for key in found)
+
+    def _remove(self, found: Iterable[str]) -> None:
+        for key in found:
+            self.objects.delete(key)
 
     def open(self, pool: str, record: ArtifactRecord, start: int = 0, end: int | None = None) -> Content | None:
         """Open the content, or a part of it. Raises StoreAway."""

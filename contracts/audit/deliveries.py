@@ -14,7 +14,7 @@ from contracts import ids
 from contracts.audit.findings import Findings
 from contracts.audit.job_hashes import Fields
 from contracts.endpoints import Endpoint, anonymous_endpoint
-from contracts.events import WebhookAttempted, WebhookExhausted
+from contracts.events import JobErased, WebhookAttempted, WebhookExhausted
 from contracts.positions import entry_ms
 from contracts.wire import Entry
 
@@ -45,6 +45,8 @@ class DeliveryAudit:
 
     def event(self, entry: Entry, fields: Fields) -> None:
         """Take in an event of a job that is known, and its fields after it."""
+        if entry.type == JobErased.TYPE:
+            self.due.pop(entry.subject, None)  # what was not planned by then is not sent any more
         if entry.type in _LEFT_OUT or not (entry.hooked or self._of_tenant):
             return
         names = [OWN] if entry.hooked and fields.get("h") == "1" else []
@@ -67,6 +69,8 @@ class DeliveryAudit:
             self.due.pop(event.job_id, None)
         if isinstance(event, WebhookAttempted):
             self._attempted(position, event)
+        elif event.delivery_id in (of_job := self.attempts.get(event.job_id, {})):
+            of_job[event.delivery_id] = (of_job[event.delivery_id][0], True)
 
     def _attempted(self, position: str, event: WebhookAttempted) -> None:
         of_job = self.attempts.setdefault(event.job_id, {})

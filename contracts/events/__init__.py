@@ -5,7 +5,7 @@ The log carries scheduling facts only: prompts, inputs, results and error texts 
 Units are in the names; `_ms` without more is a duration, `_at_ms` a wall time of the server.
 """
 
-from contracts.events.archive import LogCheckpointed
+from contracts.events.archive import ArchiveErased, LogCheckpointed
 from contracts.events.audit import AuditVerified, ProjectionRebuilt
 from contracts.events.configuration import (
     KeyCreated,
@@ -52,6 +52,7 @@ from contracts.events.jobs import (
     JobDeadLettered,
     JobDeviceReleased,
     JobDiscarded,
+    JobErased,
     JobEventRejected,
     JobExpired,
     JobFailed,
@@ -127,6 +128,7 @@ __all__ = [
     "OPERATIONAL_EVENTS",
     "WEBHOOK_EVENTS",
     "Acted",
+    "ArchiveErased",
     "ArtifactRef",
     "ArtifactUploadStarted",
     "ArtifactUploaded",
@@ -156,6 +158,7 @@ __all__ = [
     "JobDeadLettered",
     "JobDeviceReleased",
     "JobDiscarded",
+    "JobErased",
     "JobEventRejected",
     "JobExpired",
     "JobFailed",
@@ -278,6 +281,7 @@ WEBHOOK_EVENTS = MILESTONES | {
     "job.dead_lettered",
     "job.redriven",
     "job.discarded",
+    "job.erased",
 }
 # About a tenant's endpoints: its other endpoints may subscribe to them.
 OPERATIONAL_EVENTS = frozenset(name for name in CATALOGUE if name.startswith("webhook.endpoint_"))

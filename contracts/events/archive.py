@@ -5,6 +5,16 @@ from typing import ClassVar
 from contracts.events.root import Event
 
 
+class ArchiveErased(Event):
+    """ingest: as job.erased, of a job that was forgotten before: its own events had ended."""
+
+    TYPE: ClassVar[str] = "archive.erased"
+    job_id: str
+    tenant_id: str
+    by: str
+    reason: str = ""
+
+
 class LogCheckpointed(Event):
     """archivist: the archive up to `position` has this digest, signed (`contracts/archive/checkpoints.py`)."""
 

@@ -262,6 +262,14 @@ class JobForgotten(Event):
     TYPE: ClassVar[str] = "job.forgotten"
 
 
+class JobErased(Event):
+    """ingest: what the ended job was asked and answered is gone; its body goes in the same call, the rest after it."""
+
+    TYPE: ClassVar[str] = "job.erased"
+    by: str
+    reason: str = ""  # stays for good: it must name nobody
+
+
 class JobEventRejected(Event):
     """store library: a late or illegal write of a former owner, kept once per fence."""
 

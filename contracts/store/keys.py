@@ -114,6 +114,11 @@ def ended(pool: str, kind: str) -> str:
     return f"hr:{{{pool}}}:ended:{kind}"
 
 
+def erasing(pool: str) -> str:
+    """Hash: job -> what of an erased job is still to be removed (JSON, `contracts/erasure.py`)."""
+    return f"hr:{{{pool}}}:erasing"
+
+
 def meta(pool: str) -> str:
     """Hash: layout, epoch, cursors of the groups; `trimmed`: entries below it may be gone from the log."""
     return f"hr:{{{pool}}}:meta"
@@ -247,6 +252,11 @@ def submits(tenant_id: str) -> str:
 def uploads(tenant_id: str) -> str:
     """Hash with TTL: how many bytes the tenant may announce, `n` parts as of `at`; in the slot of its claims."""
     return f"hr:{{idem:{tenant_id}}}:uploads"
+
+
+def file_uses(tenant_id: str, artifact_id: str) -> str:
+    """Set with TTL: `<pool> <job>` of each job that names a file that was sent; in the slot of its tenant's claims."""
+    return f"hr:{{idem:{tenant_id}}}:uses:{artifact_id}"
 
 
 def resource(name: str) -> str:

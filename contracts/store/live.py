@@ -20,6 +20,7 @@ from contracts.store.log import Message, StreamReader
 MOST_PIECES = 512
 PIECE_BYTES = 16 << 10
 KEPT_S = 3_600
+ERASED = -2  # in the place of an offset: the job was erased, whoever kept pieces of it drops them
 STORED = -1  # in the place of an offset: the log of this attempt is a stored file now
 
 
@@ -51,7 +52,7 @@ class Live:
         except LOST as error:
             raise StoreUnavailable(str(error)) from error
         pieces = [_piece(fields) for _, fields in raw]
-        return [piece for piece in pieces if piece.job_id == job_id]
+        return [piece for piece in pieces if piece.job_id == job_id and piece.offset != ERASED]
 
     def tail(self, pool: str, position: str) -> StreamReader:
         """Return a reader of what comes after a position (`$`: from now on), with a connection of its own."""

@@ -25,6 +25,7 @@ from contracts.store.consumers import Consumers
 from contracts.store.dead_letters import DeadLetters
 from contracts.store.deliveries import Deliveries
 from contracts.store.directory import LAYOUT, Directory
+from contracts.store.erasing import Erasing
 from contracts.store.jobs import Jobs
 from contracts.store.leadership import Leadership
 from contracts.store.live import Live
@@ -82,6 +83,7 @@ class Store:
         self.audit = AuditReads(self.client)
         self.repairs = Repairs(self.batcher)
         self.mirror = MirrorCalls(self.batcher)
+        self.erasing = Erasing(self.batcher, self.client)
         self.directory = Directory(self.batcher, self.client, self.channel(), self.channel())
 
     def channel(self) -> Channel:

@@ -90,6 +90,7 @@ class Write(NamedTuple):
     ack: tuple[str, tuple[str, ...]] | None = None  # worker, entries of its stream that are done with
     forget: tuple[str, int] | None = None  # tenant, seconds for which the id stays known
     remove_worker: str | None = None
+    erases: str | None = None  # the body goes, and this says what else is to be removed
 
 
 @dataclass(slots=True)
@@ -144,6 +145,9 @@ def as_object(write: Write, ring: KeyRing) -> dict[str, Any]:
         out["ack"] = [ring.index(keys.work(pool, write.ack[0])), *write.ack[1]]
     if write.forget is not None:
         out |= _forget(write.subject, write.forget, ring)
+    if write.erases is not None:
+        body, waiting = keys.body(pool, write.subject), keys.erasing(pool)
+        out["erase"] = [ring.index(body), ring.index(waiting), write.erases]
     if write.remove_worker is not None:
         names = (keys.worker(pool, write.remove_worker), keys.work(pool, write.remove_worker))
         out |= {"del": [ring.index(name) for name in names], "leaves": ring.index(keys.workers(pool))}

@@ -7,7 +7,7 @@ import sys
 
 import uvloop
 
-from contracts.artifacts import open_archive_objects
+from contracts.artifacts import Shelf, open_archive_objects, open_objects
 from contracts.errors import ConfigError
 from contracts.secrecy import hide_this_process
 from contracts.settings import Settings, load_settings
@@ -24,7 +24,8 @@ async def serve(settings: Settings, log: Logger) -> None:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     store = Store(settings.redis.url)
     try:
-        await Archivist(store, open_archive_objects(settings), make_config(settings), log).run(stop)
+        objects, shelf = open_archive_objects(settings), Shelf(open_objects(settings))
+        await Archivist(store, objects, shelf, make_config(settings), log).run(stop)
     finally:
         await store.aclose()
     log.info("stopped")

@@ -8,12 +8,14 @@ same end.
 import asyncio
 import random
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from contracts.archive import Archive, Gone, seal
 from contracts.archive.checkpoints import SECRET, SUBJECT, Signer
 from contracts.archive.names import SegmentName
-from contracts.errors import ConfigError, Corrupt, HeadraceError
+from contracts.artifacts import Shelf
+from contracts.erasure import Erasure
+from contracts.errors import ConfigError, Corrupt, HeadraceError, Unavailable
 from contracts.ids import mint_token
 from contracts.positions import before, entry_key
 from contracts.retention import Kept, kept, shortest
@@ -26,10 +28,12 @@ from contracts.store.write import Write
 from contracts.telemetry import Logger
 from services.archivist import adopting, checkpoints, sealing
 from services.archivist.config import ArchivistConfig
+from services.archivist.erasing import PoolEraser
 from services.archivist.forgetting import forgettable, postponed
 from services.archivist.usage import UsageKeeper
 
 MOST_FORGOTTEN = 100  # in one call
+ERASE_AGAIN_MS = 10_000  # after one that failed
 ELSEWHERE = (
     "HEADRACE_ARCHIVE__URL: the archive of pool {pool} lies elsewhere: a directory serves one host, and another one "
     "was given before; give that one, or an object store that all hosts reach"
@@ -47,15 +51,17 @@ class PoolArchivist:
     """One candidate for the archive of one pool; run `follow` as a task."""
 
     def __init__(
-        self, store: Store, archive: Archive, place: str, pool: str, config: ArchivistConfig, log: Logger
+        self, store: Store, archive: Archive, shelf: Shelf, place: str, pool: str, config: ArchivistConfig, log: Logger
     ) -> None:  # fmt: skip
+        """`shelf`: the files of jobs, for those that are erased."""
         self._store, self._archive, self._place, self._pool, self._config = store, archive, place, pool, config
         self._log = log.bind(pool=pool)
+        self._eraser = PoolEraser(store, archive, shelf, pool)
         self._reader = RecordReader(store.channel())
         self._token = mint_token(random.SystemRandom().getrandbits(80))
         self._usage = UsageKeeper(store, archive, pool, config.usage_ms)
         self._manifest: Manifest | None = None  # of this term, once what was found is adopted
-        self._now_ms = 0
+        self._now_ms = self._erases_from_ms = 0
         self._seen: Record | None = None  # the newest entry that waited at the last look
 
     async def follow(self, stop: asyncio.Event) -> None:
@@ -98,6 +104,7 @@ class PoolArchivist:
             await self._trim()
             await self._forget()
             await self._usage.drop_old(self._now_ms)
+            await self._erase()
         await self._sign()
 
     async def _seal_next(self) -> bool:
@@ -182,6 +189,25 @@ class PoolArchivist:
 
     def _kept_by_all(self) -> Kept:
         return shortest(self._config.kept, self._store.directory.configuration.retention, self._pool)
+
+    async def _erase(self) -> None:
+        """Finish what was asked to be erased; what fails is put off, and holds up nothing else."""
+        if self._now_ms < self._erases_from_ms:
+            return
+        try:
+            erasures = await self._eraser.waiting()
+            if erasures:
+                await self._remove(erasures)
+        except (Unavailable, Corrupt) as error:
+            self._erases_from_ms = self._now_ms + ERASE_AGAIN_MS
+            self._log.warning("erasing_failed", reason=str(error))
+
+    async def _remove(self, erasures: Mapping[str, Erasure]) -> None:
+        async for _ in self._eraser.remove(erasures):
+            if not await self._lead():  # it may take longer than the lease, and only the leader writes there
+                raise TakenOver(self._pool)
+        if await self._store.erasing.end(self._pool, self._token, list(erasures)):
+            self._log.info("jobs_erased", jobs_count=len(erasures))
 
     async def _sign(self) -> None:
         of = self._of

@@ -12,7 +12,7 @@ from asyncio import FIRST_COMPLETED
 
 from contracts.archive import Archive
 from contracts.archive.place import Place, place_of
-from contracts.artifacts import Objects
+from contracts.artifacts import Objects, Shelf
 from contracts.errors import StoreUnavailable, Unavailable
 from contracts.ids import mint_token
 from contracts.store import Store, keys
@@ -27,8 +27,9 @@ NEW_POOLS_S = 1.0  # between two looks for pools that are new
 class Archivist:
     """Run until told to stop."""
 
-    def __init__(self, store: Store, objects: Objects, config: ArchivistConfig, log: Logger) -> None:
-        self._store, self._objects, self._config, self._log = store, objects, config, log
+    def __init__(self, store: Store, objects: Objects, shelf: Shelf, config: ArchivistConfig, log: Logger) -> None:
+        """`objects`: where the archive lies. `shelf`: the files of jobs, for those that are erased."""
+        self._store, self._objects, self._shelf, self._config, self._log = store, objects, shelf, config, log
         self._archive = Archive(store, objects)
         self._running: dict[str, asyncio.Task[None]] = {}
 
@@ -73,5 +74,5 @@ class Archivist:
             with contextlib.suppress(StoreUnavailable):
                 if pool != keys.SYSTEM:
                     await self._store.open_pool(pool)
-                one = PoolArchivist(self._store, self._archive, place.id, pool, self._config, self._log)
+                one = PoolArchivist(self._store, self._archive, self._shelf, place.id, pool, self._config, self._log)
                 self._running[pool] = asyncio.create_task(one.follow(stop))

@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 import structlog
 
 from contracts.artifacts import ArtifactRecord, Content, Shelf
+from contracts.ids import job_of
 from contracts.telemetry import Logger
 from contracts.threads import Threads
 from services.ingest.edge.problems import Problem
@@ -52,6 +53,14 @@ class Files:
         if record is None or (tenant_id is not None and record.tenant_id != tenant_id):
             return None
         return Found(pool, record)
+
+    async def was_erased(self, artifact_id: str, tenant_id: str | None) -> bool:
+        """Whether an id belongs to an erased job of this tenant (None: whoever's it was). Raises Problem."""
+        pool = self._pool_of(artifact_id)
+        if pool is None or not artifact_id.startswith("art_"):
+            return False
+        mark = await self.ask(self.shelf.erased, pool, job_of(artifact_id))
+        return mark is not None and tenant_id in (None, mark.tenant_id)
 
     async def open(self, found: Found, start: int = 0, end: int | None = None) -> Content | None:
         """Open the content, or a part of it. Raises Problem."""

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from contracts.positions import START
 from contracts.store import Store
-from contracts.store.live import MOST_PIECES, Piece, as_piece
+from contracts.store.live import ERASED, MOST_PIECES, Piece, as_piece
 from services.ingest.edge.problems import POLICIES, Problem
 from services.ingest.tails import Follower, Read, Tail
 
@@ -58,7 +58,7 @@ class LogTails:
 
     def _tail(self, pool: str) -> Tail[Piece]:
         if pool not in self._tails:
-            self._tails[pool] = Tail(self._reading(pool), MOST_PIECES, self._stop)
+            self._tails[pool] = Tail(self._reading(pool), MOST_PIECES, self._stop, lambda piece: piece.offset == ERASED)
         return self._tails[pool]
 
     def _reading(self, pool: str) -> Callable[[], Read[Piece]]:

@@ -58,6 +58,7 @@ from services.ingest.handlers.documents import DocumentHandlers
 from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
 from services.ingest.handlers.endpoint_sending import EndpointSendingHandlers
 from services.ingest.handlers.endpoints import EndpointHandlers
+from services.ingest.handlers.erase import EraseHandlers
 from services.ingest.handlers.event_export import ExportHandler
 from services.ingest.handlers.event_import import ImportHandler
 from services.ingest.handlers.events import EventHandlers
@@ -98,6 +99,7 @@ from services.ingest.table import (
     admin_routes,
     artifact_routes,
     change_routes,
+    erase_routes,
     explain_routes,
     info_routes,
     job_routes,
@@ -222,6 +224,7 @@ class IngestService:
             ),
             *self._stream_routes(reader, canceller, authenticate),
             *change_routes(ChangeHandler(context, reader), canceller, CancelManyHandler(context, reader, canceller)),
+            *erase_routes(EraseHandlers(context, self.events)),
             *explain_routes(ExplainHandlers(context, reader)),
             *artifact_routes(ArtifactHandler(context, authenticate)),
             *upload_routes(self._uploads),

@@ -1,13 +1,23 @@
 """The route table: everything this service serves, one row each. Router, scope checks and OpenAPI are made of it."""
 
-from contracts.admin_api import Because, KeyCreate, PolicyPatch, TenantCreate, TenantPatch, WorkerDrain, WorkerModel
-from contracts.api import ArtifactSummary, GenerationJobData, JobBatch, JobPatch, JobsCancel, UploadCreate
+from contracts.admin_api import (
+    AdminJobsErase,
+    Because,
+    KeyCreate,
+    PolicyPatch,
+    TenantCreate,
+    TenantPatch,
+    WorkerDrain,
+    WorkerModel,
+)
+from contracts.api import ArtifactSummary, GenerationJobData, JobBatch, JobPatch, JobsCancel, JobsErase, UploadCreate
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.artifacts import ArtifactHandler
 from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.cancel_many import CancelManyHandler
 from services.ingest.handlers.change import ChangeHandler
+from services.ingest.handlers.erase import EraseHandlers
 from services.ingest.handlers.explain import ExplainHandlers
 from services.ingest.handlers.info import InfoHandlers
 from services.ingest.handlers.job_list import JobListHandler
@@ -22,7 +32,7 @@ from services.ingest.handlers.usage import UsageHandler
 from services.ingest.handlers.worker_commands import WorkerCommandHandlers
 from services.ingest.handlers.workers import WorkerHandlers
 from services.ingest.routes import Parameter, Route
-from services.ingest.views import schemas
+from services.ingest.views import erasure_schemas, schemas
 from services.ingest.views import service_schemas as about
 
 _LIMIT = Parameter("limit", "Most items of one page.", kind="integer")
@@ -145,6 +155,25 @@ def change_routes(
             "jobs:write", body=JobsCancel, reply=schemas.Operation, problems=("bad_cursor",),
             replies=((200, "What this call did; while `hasMore`, call again with `nextCursor`."),),
         ),
+    )  # fmt: skip
+
+
+def erase_routes(erase: EraseHandlers) -> tuple[Route, ...]:
+    """Return the routes that take content away for good."""
+    reason = (Parameter("reason", "Why; kept in the log for good, so it must name nobody."),)
+    done = ((200, "Nothing of its content is left."), (202, "It is shown and sent no more; the rest is being removed."))
+    wrong = ("job_not_found", "job_not_ended", "bad_parameter", "files_unavailable")
+    many = ((200, "What this call did; while `hasMore`, call again with `nextCursor`."),)
+    operation = erasure_schemas.ErasureOperation
+    return (
+        Route("DELETE", _JOB, erase.erase_job, "Erase what a job was asked and answered; repeating it is harmless.",
+              "jobs:write", reply=erasure_schemas.Erasure, replies=done, problems=wrong, parameters=reason),
+        Route("POST", "/v1/jobs/erase", erase.erase_user, "Erase the jobs of one end user; repeating it is harmless.",
+              "jobs:write", body=JobsErase, reply=operation, replies=many, problems=("bad_cursor",)),
+        Route("DELETE", "/admin/v1/jobs/{id}", erase.admin_erase_job, "Erase a job of any tenant.", "admin",
+              reply=erasure_schemas.Erasure, replies=done, problems=wrong, parameters=reason),
+        Route("POST", "/admin/v1/jobs/erase", erase.admin_erase_user, "Erase the jobs of one end user of a tenant.",
+              "admin", body=AdminJobsErase, reply=operation, replies=many, problems=("bad_cursor",)),
     )  # fmt: skip
 
 

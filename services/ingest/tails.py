@@ -56,10 +56,16 @@ class Follower(Generic[Item]):
 
 
 class Tail(Generic[Item]):
-    """One stream. `open_` gives what reads it from its beginning; `most_kept`: how many items the ring has."""
+    """One stream. `open_` gives what reads it from its beginning; `most_kept`: how many items the ring has.
 
-    def __init__(self, open_: Callable[[], Read[Item]], most_kept: int, stop: asyncio.Event) -> None:
-        self._open, self._stop = open_, stop
+    `takes_back`: whether an item says that all that is kept of its subject is to be dropped.
+    """
+
+    def __init__(
+        self, open_: Callable[[], Read[Item]], most_kept: int, stop: asyncio.Event,
+        takes_back: Callable[[Item], bool] = lambda _: False,
+    ) -> None:  # fmt: skip
+        self._open, self._stop, self._takes_back = open_, stop, takes_back
         self._ring: deque[tuple[int, str, Item]] = deque(maxlen=most_kept)
         self._count = 0
         self._followers: dict[str, set[Follower[Item]]] = {}
@@ -103,6 +109,11 @@ class Tail(Generic[Item]):
         self._ring.clear()
 
     def _keep(self, subject: str, item: Item) -> None:
+        if self._takes_back(item):
+            others = [each for each in self._ring if each[1] != subject]
+            self._ring.clear()  # the same ring: followers hold it
+            self._ring.extend(others)
+            return
         self._ring.append((self._count, subject, item))
         self._count += 1
         for follower in self._followers.get(subject, ()):

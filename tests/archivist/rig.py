@@ -10,6 +10,7 @@ import structlog
 from contracts import events as ev
 from contracts import ids
 from contracts.archive import START_DIGEST, Archive, first_bad
+from contracts.artifacts import Shelf
 from contracts.artifacts.local import LocalObjects
 from contracts.positions import entry_key
 from contracts.retention import Kept
@@ -68,6 +69,7 @@ class Pool:
         self.store, self.folder = store, folder
         self.objects = LocalObjects(folder)
         self.archive = Archive(store, self.objects)
+        self.shelf = Shelf(LocalObjects(folder.parent / "artifacts"))
         self.seen: dict[str, tuple[bytes, ...]] = {}  # by position, as the log had it
         self.minted = 0
         self._group = self.group("n")
@@ -86,7 +88,9 @@ class Pool:
             store.__dict__["archive"] = Failing(self.store.archive, gate, calls)
             store.__dict__["usage"] = Failing(self.store.usage, gate, ("tally",))
             objects = Failing(self.objects, gate, ("put_file",))
-        return PoolArchivist(store, Archive(self.store, objects), "here", POOL, config, structlog.get_logger())
+        return PoolArchivist(
+            store, Archive(self.store, objects), self.shelf, "here", POOL, config, structlog.get_logger()
+        )
 
     async def job(self, body: bytes = b"{}") -> str:
         self.minted += 1

@@ -21,6 +21,7 @@ REFUSED_WHEN_FULL = {
     "configure",
     "take_submit",
     "take_upload",
+    "use_files",
     "note",
     "live",
 }

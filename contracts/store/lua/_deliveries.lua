@@ -73,6 +73,18 @@ local function close(at, name, id, now, keep_s, dead, held)
   if h[1] and not held then advance(at, name, h[2], id, now) end
 end
 
+-- Whether a job is erased of which a delivery has something to say.
+local function is_erased(at, job, bare)
+  return not bare and job and job ~= '' and redis.call('HEXISTS', at .. 'job:' .. job, 'er') == 1
+end
+
+-- The write that says that a delivery was given up; h: job, event type, tries.
+local function exhausted_event(id, h, outcome, endpoint_id)
+  local data = {deliveryId = id, jobId = h[1] or '', eventType = h[2] or '', attempts = tonumber(h[3]) or 0, outcome = outcome}
+  if endpoint_id ~= '' then data.endpointId = endpoint_id end
+  return {j = id, ev = {{'webhook.exhausted', cjson.encode(data), 0, {}}}}
+end
+
 local function erase(at, name, tenant, id)
   redis.call('DEL', at .. 'delivery:' .. id)
   for _, zset in ipairs({'due:' .. name, 'flight:' .. name, 'dead:' .. name, 'deliveries:' .. tenant, 'settled'}) do

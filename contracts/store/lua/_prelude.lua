@@ -7,6 +7,7 @@
 --   hset list of {KEYS index, field, value, ...}: of a worker; d<slot> is its deck, see deck_after
 --   add  list of {KEYS index, field, value, ...}: work entries
 --   del list of KEYS indexes to delete              ack {KEYS index, entry, ...}: work entries done with
+--   erase {KEYS index of the body, KEYS index of the hash of erasures, what is left to remove}: the body goes
 --   leaves  KEYS index of the set of workers that the subject leaves
 -- Every check comes before the first write. Values: '' removes a field, '@' is the entry's ms, '@+n' n ms later.
 local WORDS = {applied = 'APPLIED', fenced = 'FENCED', conflict = 'CONFLICT', gone = 'GONE', refused = 'REFUSED'}
@@ -216,6 +217,10 @@ local function commit(keys, log, usage, id, w)
   end
   for _, index in ipairs(w.del or {}) do redis.call('DEL', keys[index]) end
   if w.leaves then redis.call('SREM', keys[w.leaves], w.j) end
+  if w.erase then
+    redis.call('DEL', keys[w.erase[1]])
+    redis.call('HSET', keys[w.erase[2]], w.j, w.erase[3])
+  end
   return p or '', n
 end
 

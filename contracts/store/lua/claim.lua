@@ -27,12 +27,12 @@ local function take(at, ask, room, now)
 end
 
 local function claim_one(at, name, id, now, ends, fields)
-  local h = job_fields(at .. 'delivery:' .. id, 'state', 'every', 'job', unpack(fields))
-  if h[1] ~= 'waiting' then return redis.call('ZREM', at .. 'due:' .. name, id) and nil end
+  local h = job_fields(at .. 'delivery:' .. id, 'state', 'every', 'job', 'bare', unpack(fields))
+  if h[1] ~= 'waiting' or is_erased(at, h[3], h[4]) then return redis.call('ZREM', at .. 'due:' .. name, id) and nil end
   redis.call('ZADD', at .. 'due:' .. name, ends, id)
   redis.call('ZADD', at .. 'flight:' .. name, ends, id)
   if h[2] then redis.call('HSET', at .. 'order:' .. name .. ':' .. h[3], 'sent', as_ms(now)) end
-  return {name, id, unpack(h, 4, 3 + #fields)}
+  return {name, id, unpack(h, 5, 4 + #fields)}
 end
 
 -- What the endpoint keeps of this: how many it takes at once, and when its rate allows the next one.

@@ -4,12 +4,12 @@
 -- Reply APPLIED id pool new submits-left | APPLIED kept-id kept-pool state submits-left | CONFLICT (other request)
 --       | REFUSED 0 ms-until-the-next-submit
 -- Events none
--- Guard a key that is taken keeps its id, and a repeat of it is no submit; a refused one claims nothing
+-- Guard a key that is taken keeps its id, also when what was asked is erased; a repeat of it is no submit; a refused one claims nothing
 local function claim_key(keys, args)
   local h = redis.call('HMGET', keys[1], 'fp', 'id', 'pool', 'state')
   local per_minute, left, wait_ms = tonumber(args[6]), nil, nil
   if h[1] then
-    if h[1] ~= args[1] or h[3] ~= args[3] then return {WORDS.conflict, h[2], h[3]} end
+    if h[1] ~= '' and (h[1] ~= args[1] or h[3] ~= args[3]) then return {WORDS.conflict, h[2], h[3]} end
     if per_minute then left = parts_left(keys[2], per_minute, now_ms(args[5])) end
   else
     if per_minute then left, wait_ms = take_one(keys[2], per_minute, now_ms(args[5])) end

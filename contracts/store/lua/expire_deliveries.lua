@@ -4,12 +4,6 @@
 -- Reply APPLIED count
 -- Events webhook.exhausted for each
 -- Guard what is in flight is somebody's
-local function exhausted_event(id, h, outcome, endpoint_id)
-  local data = {deliveryId = id, jobId = h[1] or '', eventType = h[2] or '', attempts = tonumber(h[3]) or 0, outcome = outcome}
-  if endpoint_id ~= '' then data.endpointId = endpoint_id end
-  return {j = id, ev = {{'webhook.exhausted', cjson.encode(data), 0, {}}}}
-end
-
 local function expire_deliveries(keys, args)
   local at, now, name, count = keys[2], now_ms(args[1]), args[2], 0
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', at .. 'due:' .. name, '-inf', args[3], 'LIMIT', 0, args[4])) do

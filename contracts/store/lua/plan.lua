@@ -1,11 +1,11 @@
 -- plan: the deliveries of a batch of events are stored and due, and the batch is acknowledged
 -- KEYS  1 log stream   2 prefix of deliveries   3 meta hash   4 poison stream
 -- ARGV  1 now_ms or 0   2 group or ''   3 deliveries: JSON list of {id, due ms or 0, f {field, value, ...}, e endpoint, t tenant,
---       j job, n sequence, strict, every ms, last}, by rising sequence   4 poison: JSON list of {position, reason}
+--       j job, n sequence, strict, every ms, last, bare}, by rising sequence   4 poison: JSON list of {position, reason}
 --       5.. positions to acknowledge
 -- Reply APPLIED planned-count
 -- Events none (the attempt is the event)
--- Guard a delivery that exists is left alone: planning twice makes one
+-- Guard a delivery that exists is left alone: planning twice makes one; of an erased job none, unless it is bare
 local POISON_KEPT = 10000
 
 -- The position up to which the group is done with everything, whoever read it; nil when there is no group.
@@ -28,10 +28,12 @@ end
 
 local function store_new(at, d, now)
   local key = at .. 'delivery:' .. d.id
+  if is_erased(at, d.j, d.bare) then return false end
   local due = redis.call('EXISTS', key) == 0 and due_of(at, d, now)
   if not due then return false end
   redis.call('HSET', key, 'try', 0, 'planned', as_ms(now), 'endpoint', d.e, 'tenant', d.t, 'job', d.j, unpack(d.f))
   if d.strict then redis.call('HSET', key, 'n', d.n) end
+  if d.bare then redis.call('HSET', key, 'bare', '1') end
   if d.every then redis.call('HSET', key, 'every', d.every) end
   redis.call('ZADD', at .. 'deliveries:' .. d.t, 0, d.id)
   queue(at, d.e, d.j, d.id, d.strict and d.n, due)

@@ -3,7 +3,7 @@
 -- ARGV  1 now_ms or 0   2 id   3 id without its generation   4 its generation   5 write id   6.. fields that a new one takes over
 -- Reply APPLIED id | REFUSED: it waits for another in strict order | GONE
 -- Events none
--- Guard a write id seen before is answered again; one on its way stays so; a new generation has the same bytes and no order
+-- Guard one whose job is erased has nothing to send; a write id seen before is answered again; one on its way stays so; a new generation has the same bytes and no order
 local function again(at, args, name, now)
   local generation, kept = tonumber(args[4]), {}
   repeat generation = generation + 1 until redis.call('EXISTS', at .. 'delivery:' .. args[3] .. generation) == 0
@@ -22,6 +22,7 @@ local function redeliver(keys, args)
   local h = job_fields(key, 'state', 'endpoint', 'tenant', 'job', asked)
   if not h[1] then return {WORDS.gone} end
   if h[5] then return {WORDS.applied, h[5]} end
+  if h[1] == 'erased' then return {WORDS.gone} end
   if h[1] == 'blocked' then return {WORDS.refused} end
   local name = h[2]
   if redis.call('ZSCORE', at .. 'dead:' .. name, id) then

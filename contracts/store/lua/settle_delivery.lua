@@ -18,10 +18,18 @@ local function after_attempt(at, s, id, h, now)
   close(at, s.e, id, now, s.keep, s.dead)
 end
 
+-- Its job was erased while it was on its way: what the receiver answered is not kept, and it is not tried again.
+local function after_erasure(keys, args, w, s, h)
+  if s.due then
+    append(keys, keys[1], id_for(args[1]), exhausted_event(w.j, {h[3], h[5], s.try}, 'erased', ''))
+  end
+  redis.call('HSET', keys[2] .. 'delivery:' .. w.j, 'try', s.try)
+end
+
 local function settle_delivery(keys, args)
   local at, now, w, s = keys[2], now_ms(args[1]), cjson.decode(args[2]), cjson.decode(args[3])
   local key = at .. 'delivery:' .. w.j
-  local h = job_fields(key, 'try', 'every', 'job')
+  local h = job_fields(key, 'try', 'every', 'job', 'state', 'event')
   local tries = tonumber(h[1] or '')  -- one that cannot be read is set aside, and guards nothing
   if tries and tries ~= s.try - 1 then return {WORDS.conflict, h[1]} end
   redis.call('ZREM', at .. 'flight:' .. s.e, w.j)
@@ -31,8 +39,12 @@ local function settle_delivery(keys, args)
     return {WORDS.gone}
   end
   local p = append(keys, keys[1], id_for(args[1]), w)
-  redis.call('HSET', key, 'try', s.try, unpack(args, 4))
-  after_attempt(at, s, w.j, h, now)
+  if h[4] == 'erased' then
+    after_erasure(keys, args, w, s, h)
+  else
+    redis.call('HSET', key, 'try', s.try, unpack(args, 4))
+    after_attempt(at, s, w.j, h, now)
+  end
   if s.what then redis.call('HINCRBY', at .. 'outcomes', s.what, 1) end
   if s.ok then
     count_attempt(at, s, now)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import structlog
 
 from contracts.errors import HeadraceError, StoreUnavailable, Unconfirmed
+from contracts.ids import is_upload_id
 from contracts.store.jobs import Limits
 from contracts.store.replies import Admission, Submits
 from contracts.store.words import Word
@@ -153,6 +154,11 @@ async def _admit_once(context: Context, submission: Submission, job_id: str) -> 
         dedup = replace(dedup, keep_s=int(context.settings.retention.idempotency_s))
     if submission.queue_limit is not None:
         limits = limits._replace(tenant_jobs=submission.queue_limit)
+    if files := [each for each in draft.files if is_upload_id(each)]:
+        # Said before the job is there, so that they are not removed with another job that is erased meanwhile.
+        keep_s = int(context.settings.retention.artifacts_s)
+        calls = context.store.erasing
+        await context.within(calls.use_files(submission.tenant_id, files, draft.pool, job_id, keep_s))
     call = context.store.jobs.admit(
         draft.pool,
         draft.write(job_id),

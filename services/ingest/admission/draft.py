@@ -45,6 +45,7 @@ class Draft(NamedTuple):
     pool: str
     run_at_ms: int | None
     dedup: Dedup | None = None
+    files: tuple[str, ...] = ()  # the stored files it names
 
     def write(self, job_id: str) -> Write:
         """Return the write that admits it under this id."""
@@ -102,7 +103,7 @@ def make_draft(
         traceparent=origin.traceparent,
         reproduces=origin.pins.job if origin.pins is not None else None,
     )
-    return Draft(created, spec, body, pool, run_at_ms, dedup)
+    return Draft(created, spec, body, pool, run_at_ms, dedup, tuple(artifact_pools))
 
 
 def user_digest(key: bytes, user_id: str) -> str:

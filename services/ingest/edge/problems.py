@@ -63,6 +63,7 @@ CATALOGUE: Mapping[str, Kind] = {
     "job_failed": Kind(409, "The job did not complete"),
     "not_retryable": Kind(409, "The job cannot be run again as it is now"),
     "not_reproducible": Kind(409, "What the job ran with is not to be had any more"),
+    "job_not_ended": Kind(409, "The job has not ended"),
     "endpoint_disabled": Kind(409, "The webhook endpoint is disabled"),
     "not_redeliverable": Kind(409, "The delivery cannot be sent again as it is now"),
     "audit_under_way": Kind(409, "Another audit is under way", retryable=True),

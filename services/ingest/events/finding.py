@@ -9,6 +9,7 @@ from contracts.archive import Archive
 from contracts.archive.hashes import Hashes
 from contracts.archive.stories import PoolJobs
 from contracts.envelope import JsonObject
+from contracts.events import JobCreated
 from contracts.ids import BadId, event_named
 from contracts.positions import Position
 from contracts.wire import Entry
@@ -94,6 +95,13 @@ class EventReader:
         hashes = await self.hashes.of(meta.name, [entry.position])
         return view | {"hash": hashes.get(entry.position)}
 
+    async def created(self, job_id: str) -> JobCreated | None:
+        """Return the first event of a job, whoever's it is, also when it is forgotten; None where nothing is known."""
+        meta = self._context.pool_of(job_id)
+        entry = None if meta is None else await self._entry(self.ground(meta.name), None, job_id, 1)
+        event = None if entry is None else entry.event()
+        return event if isinstance(event, JobCreated) else None
+
     def ground(self, pool: str) -> Ground:
         """Return a pool to go through. Raises StoreUnavailable before the store was opened."""
         place, store = self._context.place(self._context.pool(pool)), self._context.store
@@ -101,7 +109,7 @@ class EventReader:
             self._jobs[pool] = PoolJobs(store, self._archive, pool)
         return Ground(place, self._jobs[pool], store, self._archive)  # its epoch may be another one than the last time
 
-    async def _entry(self, ground: Ground, tenant_id: str, job_id: str, sequence: int) -> Entry | None:
+    async def _entry(self, ground: Ground, tenant_id: str | None, job_id: str, sequence: int) -> Entry | None:
         call = self._context.store.jobs.history(ground.place.pool, job_id, after=sequence - 1)
         history = await self._context.within(call)
         if history is not None:

@@ -78,6 +78,8 @@ class ArtifactHandler:
     async def _need(self, artifact_id: str, tenant_id: str | None) -> Found:
         found = await self._context.files.find(artifact_id, tenant_id)
         if found is None:
+            if await self._context.files.was_erased(artifact_id, tenant_id):
+                raise Problem("data_erased", "The file was erased")
             raise Problem("artifact_not_found")
         if found.record.expires_at_ms <= self._context.now_ms():
             raise Problem("data_erased", "The artifact has expired")

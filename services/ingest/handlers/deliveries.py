@@ -26,6 +26,11 @@ from services.ingest.views.body_lines import JsonObject
 from services.ingest.views.webhooks import attempts_view, delivery_view, details_view
 
 
+def erased() -> Problem:
+    """Return what is said of sending again what an erased job said."""
+    return Problem("data_erased", "The job was erased: what was sent about it is gone")
+
+
 class DeliveryHandlers(ConfiguredHandlers):
     """Lists, shows and sends again, for the owner."""
 
@@ -75,6 +80,8 @@ class DeliveryHandlers(ConfiguredHandlers):
             found = await self._need(request, caller)
         except Problem as problem:
             return await self._render_again(request.match_info["id"], caller, problem)
+        if found.fields.get("state") == "erased":
+            raise erased()
         check_receives(self._configuration(), found.fields.get("endpoint", ""))
         event = ev.RedeliveryRequested(
             tenant_id=caller.tenant_id, how="redeliver", delivery_id=found.id, by=caller.key_id
@@ -98,6 +105,8 @@ class DeliveryHandlers(ConfiguredHandlers):
         told = [] if history is None else [entry for entry in history.entries if entry.sequence == sequence]
         if history is None or history.state.tenant_id != caller.tenant_id or not told:
             raise not_found
+        if history.state.erased_ms is not None:
+            raise erased()
         endpoint = self._configuration().endpoint_by_name(name)
         if endpoint is not None and endpoint.tenant_id != caller.tenant_id:
             raise not_found

@@ -68,6 +68,7 @@ class JobHandlers:
         """Show the result: 200 when there is one, 202 while there is none yet, 409 when there will be none."""
         check_query(request, _NOTHING)
         shown = await self._reader.need(caller, request.match_info["id"])
+        self._reader.check_content(shown)
         details = await self._reader.details(shown)
         view = self._reader.show(details)
         status = details.state.status
@@ -91,6 +92,7 @@ class JobHandlers:
         """List the job's stored files, while it runs those of the running attempt."""
         check_query(request, frozenset({"variant"}))
         shown = await self._reader.need(caller, request.match_info["id"])
+        self._reader.check_content(shown)
         history = await self._reader.history(shown, MOST_EVENTS, with_body=False)
         stored: dict[str, ev.ArtifactRef] = {}
         for entry in history.entries:

@@ -40,6 +40,7 @@ class LogHandler:
         """Show what was printed, or follow it."""
         check_query(request, frozenset({"cursor", "limit"}))
         shown = await self._reader.need(caller, request.match_info["id"])
+        self._reader.check_content(shown)
         if "text/event-stream" in request.headers.get("Accept", ""):
             return await self._follow(request, caller, shown)
         return await self._list(request, caller, shown)

@@ -6,7 +6,7 @@ time tells whether a foreign id exists.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from contracts.errors import HeadraceError
 from contracts.ids import event_id, is_job_id
@@ -134,6 +134,11 @@ class JobReader:
         """Return the job's representation as it is now."""
         return self.show(await self.details(shown))
 
+    def check_content(self, shown: Shown) -> None:
+        """Raise Problem `data_erased` for a job whose content is erased."""
+        if shown.state.erased_ms is not None:
+            raise Problem("data_erased", "The content of the job was erased")
+
     def show(self, details: Details) -> JsonObject:
         """Return the representation of details that were read."""
         return job_view(details.state, details.lines, details.ending, self._context.place(details.meta))
@@ -148,7 +153,8 @@ class JobReader:
 
 def _folded(shown: Shown, history: History, sequence: int) -> Details:
     entries = history.entries[:sequence]
-    state = fold(shown.state.id, entries)
+    # What was erased later is gone from its past as well.
+    state = replace(fold(shown.state.id, entries), erased_ms=shown.state.erased_ms)
     return Details(shown.meta, state, read_lines(history.body, sequence), ending_of(entries[-SHOWN_EVENTS:]))
 
 

@@ -104,6 +104,7 @@ def job_view(state: JobState, lines: BodyLines, ending: Ending, place: Place) ->
         "startedAt": instant(state.started_ms),
         "completedAt": instant(state.done_ms),
         "expiresAt": _expires_at(state, place),
+        "erasedAt": instant(state.erased_ms),
         "urls": _urls(link),
     }
 

@@ -185,6 +185,7 @@ class Job(Shape):
     started_at: str | None
     completed_at: str | None
     expires_at: str | None
+    erased_at: str | None  # then what was asked and answered is gone
     urls: JobUrls
 
 

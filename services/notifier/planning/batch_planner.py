@@ -17,7 +17,7 @@ from contracts.telemetry import Logger
 from contracts.tenant import Configuration
 from contracts.wire import Entry
 from services.notifier.planning.deliveries import Audience, Plan, plan_job, plan_operations
-from services.notifier.planning.job_body import read_body
+from services.notifier.planning.job_body import ERASED_BODY, read_body
 from services.notifier.planning.notices import Source
 from services.notifier.planning.reading import JobReader, Known
 from services.notifier.planning.subscriptions import Subscriptions, wants
@@ -86,14 +86,15 @@ class BatchPlanner:
         job_id = entries[0].subject
         async with self._places:  # its body may be megabytes, and is let go with the place
             reading = await self._jobs.read(entries, subscriptions.of_tenant)
-            if reading is None:  # erased: whom to tell is gone with it
+            if reading is None:  # whom to tell is gone with it
                 self._log.warning("job_forgotten_before_planning", job_id=job_id, events_count=len(entries))
                 return Plan(), None
+            is_erased = reading.is_erased
             try:
-                body = read_body(job_id, reading.body)
+                body = ERASED_BODY if is_erased else read_body(job_id, reading.body)
             except Corrupt as error:
                 return Plan(poison=[Poison(entry.position, error.reason) for entry in entries]), None
-            audience = Audience(reading.endpoints, reading.handed)
+            audience = Audience(reading.endpoints, reading.handed, with_own=not is_erased)
             return plan_job(entries, reading.story, body, audience, self._source), reading.known
 
     def _plan_operations(self, entries: Sequence[Entry], subscriptions: Subscriptions) -> Plan:

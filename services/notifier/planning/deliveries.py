@@ -165,6 +165,7 @@ class _Teller:
             strict=target.strict,
             interval_ms=target.interval_ms if _is_throttled(entry, target) else None,
             last=entry.type in LAST and target.hears_progress,
+            bare=self._body.is_erased,
         )
 
     def _write(self, entry: Entry, form: WebhookFormat) -> str:

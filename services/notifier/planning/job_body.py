@@ -14,6 +14,7 @@ class JobBody:
 
     spec: Mapping[str, object]
     outcomes: tuple[Mapping[str, object], ...]
+    is_erased: bool = False
 
     def result(self) -> object:
         """Return what `run` returned, None when there is none."""
@@ -41,6 +42,9 @@ class JobBody:
         changes = (line for line in reversed(self.outcomes) if name in line)
         latest = next((line for line in changes if int(str(line.get("sequence") or 0)) <= sequence), self.spec)
         return latest.get(name)
+
+
+ERASED_BODY = JobBody({}, (), is_erased=True)  # whom to tell is gone with it, but for the endpoints of the tenant
 
 
 def read_body(job_id: str, body: bytes) -> JobBody:

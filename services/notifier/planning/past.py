@@ -52,7 +52,7 @@ class PastPlanner:
     async def _of_job(self, entries: Sequence[Entry], endpoint: Endpoint | None) -> list[PlannedDelivery]:
         listening = () if endpoint is None else (_as_if_always_there(endpoint),)
         reading = await self._jobs.read(entries, lambda _: listening)
-        if reading is None:
+        if reading is None or reading.is_erased:
             return []
         try:
             body = read_body(entries[0].subject, reading.body)

@@ -41,6 +41,11 @@ class Reading:
     handed: Mapping[str, int]
     known: Known | None
 
+    @property
+    def is_erased(self) -> bool:
+        """Whether its content is gone."""
+        return self.story.newest.erased_ms is not None
+
 
 class JobReader:
     """The jobs of one pool."""

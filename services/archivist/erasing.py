@@ -1,0 +1,42 @@
+"""Finishing what was asked to be erased: what lies beside segments, and all that whoever was asked did not get to.
+
+Promises: may be killed anywhere and repeated; what waits is ended only when nothing of it is left; a store of files
+that is away puts an erasure off, and nothing else.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+
+from contracts.archive import Archive
+from contracts.artifacts import Shelf
+from contracts.erasure import Erasure, read_erasure, remove, remove_files, sent_files
+from contracts.store import Store
+
+MOST = 200  # in one pass over the archive
+
+
+class PoolEraser:
+    """For one pool. `shelf`: the files of jobs."""
+
+    def __init__(self, store: Store, archive: Archive, shelf: Shelf, pool: str) -> None:
+        self._store, self._archive, self._shelf, self._pool = store, archive, shelf, pool
+
+    async def waiting(self) -> dict[str, Erasure]:
+        """Return what is to be erased now. Raises StoreUnavailable, Corrupt."""
+        found = await self._store.erasing.waiting(self._pool, MOST)
+        return {job_id: read_erasure(job_id, left) for job_id, left in list(found.items())[:MOST]}
+
+    async def remove(self, erasures: Mapping[str, Erasure]) -> AsyncIterator[None]:
+        """Remove all that is left of these; gives a chance to keep the lead after each step. Raises Unavailable."""
+        run = self._archive.run
+        for erasure in erasures.values():
+            await remove(self._store, self._shelf, run, self._pool, erasure)
+            yield
+        async for found in self._archive.erase_bodies(self._pool, erasures.keys()):
+            for (
+                job_id,
+                body,
+            ) in found.items():  # of a forgotten job only its body here says which files were sent for it
+                erasure = replace(erasures[job_id], files=sent_files(body))
+                await remove_files(self._store, self._shelf, run, self._pool, erasure)
+            yield

@@ -1,0 +1,230 @@
+"""Erasure through the API: what a job was asked and answered is nowhere any more, and everything else still is."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import structlog
+import zstandard
+
+from contracts import events as ev
+from contracts.archive import Archive
+from contracts.artifacts import Upload
+from contracts.artifacts.local import LocalObjects
+from contracts.audit import verify
+from contracts.deliveries import Ask, Attempted, PlannedDelivery, Settlement
+from contracts.ids import artifact_id, delivery_id, event_id, preview_id
+from contracts.store import Word, keys
+from contracts.store.live import Piece
+from services.archivist.config import ArchivistConfig, Pace
+from services.archivist.pool import PoolArchivist
+from tests.archivist.rig import Failing
+from tests.ingest.api import Answer, Api
+from tests.ingest.test_logs import keep_log
+from tests.ingest.test_uploads import PNG, announce, complete, send
+from tests.ingest.webhooks import hooks_of
+from tests.store.play import POOL, Play
+
+KEEPS = ArchivistConfig(Pace(0, 100, 0), completed_ms=3_600_000, failed_ms=3_600_000, known_for_s=60)
+FORGETS = ArchivistConfig(Pace(0, 100, 0), completed_ms=0, failed_ms=0, known_for_s=60)
+KEY = {"Idempotency-Key": "order-7"}
+ENDPOINT = "anon000000000001"
+WORDS = [f"w0rd-{name}" for name in ("prompt", "user", "cart", "hook", "result", "picture", "preview", "print",
+                                     "live", "waiting", "answer", "dead", "held")]  # fmt: skip
+UPLOAD = PNG + b"w0rd-upload"
+
+
+class Content:
+    """A completed job with content in every place that may hold some."""
+
+    def __init__(self, api: Api, play: Play, folder: Path) -> None:
+        self.api, self.play, self.folder = api, play, folder
+        self.archive_at = api.service.context.settings.data_dir / "archive"
+
+    async def make(self, upload: str = "") -> str:
+        job_id = await self.submit(upload)
+        attempt, started = self.play.starting(await self.play.offers(job_id))
+        emit = self.api.store.attempts.emit
+        await self.api.store.attempts.start(attempt, started)
+        self.keep(artifact_id(job_id, 1, 0), job_id, b"w0rd-picture")
+        self.keep(preview_id(job_id), job_id, b"w0rd-preview")
+        keep_log(self.api, job_id, 1, b"w0rd-print\n", self.folder)
+        await self.api.store.live.publish(POOL, Piece(job_id, 1, 0, b"w0rd-live"))
+        await emit(attempt, [ev.JobProgress(progress=40, phase="denoising")])
+        line = b"\n" + orjson.dumps({"result": {"seen": "w0rd-result"}})
+        await emit(attempt, [ev.JobCompleted()], line=line, closes=True)
+        await self.deliveries(job_id)
+        return job_id
+
+    async def submit(self, upload: str = "", key: dict[str, str] | None = KEY, **fields: Any) -> str:
+        fields = {
+            "model": "edit", "userId": "w0rd-user", "prompt": "w0rd-prompt", "metadata": {"cart": "w0rd-cart"},
+            "webhookUrl": "https://hook.example/w0rd-hook", "input": {"inputArtifacts": [upload] if upload else []},
+        } | fields  # fmt: skip
+        made = await self.api.submit(headers=key, **fields)
+        assert made.status == 201, made.body
+        return str(made.body["id"])
+
+    def keep(self, one: str, job_id: str, data: bytes) -> None:
+        (self.folder / "file").write_bytes(data)
+        upload = Upload(
+            id=one, pool=POOL, job_id=job_id, tenant_id="t_a", name="a.png", kind="image", variant="original",
+            width=None, height=None, created_ms=1, expires_at_ms=time.time_ns() // 1_000_000 + 3_600_000,
+        )  # fmt: skip
+        self.api.service.context.shelf.put(upload, self.folder / "file")
+
+    async def deliveries(self, job_id: str) -> None:
+        """One that was answered, one that was given up, one on its way, one that waits after a try."""
+        calls = self.api.store.deliveries
+        for sequence, word in enumerate(("answer", "dead", "held", "waiting"), 1):
+            fields = {"event": "job.progress", "message": event_id(job_id, sequence), "body": f"w0rd-{word}"}
+            planned = PlannedDelivery(delivery_id(job_id, sequence, ENDPOINT, 0), fields, ENDPOINT, "t_a", job_id)
+            await calls.plan(POOL, "", [planned], [])
+            _, (claimed,) = await calls.claim(POOL, [Ask(ENDPOINT, 1, 9)], 60_000)
+            seen = orjson.dumps({"status": 200, "body": f"w0rd-{word}"}).decode()
+            state = {"answer": "delivered", "dead": "exhausted"}.get(word, "waiting")
+            after = {"a:1": seen, "state": state}
+            due = None if word in ("answer", "dead") else 4_000_000_000_000
+            made = Attempted(word == "answer", "2xx", 7)
+            if word != "held":
+                settled = Settlement(claimed.id, ENDPOINT, 1, after, made, due, 3_600, word == "dead")
+                told = ev.WebhookAttempted(
+                    delivery_id=claimed.id, job_id=job_id, event_type="job.progress", attempt=1, outcome="x",
+                    next_at_ms=due,
+                )  # fmt: skip
+                assert (await calls.settle(POOL, settled, [told])).word is Word.APPLIED
+
+    def archivist(self, gate: Callable[[str], None] | None = None, config: ArchivistConfig = KEEPS) -> PoolArchivist:
+        """A new archivist where the service looks for the archive; `gate` as in the rig of archivists."""
+        store: Any = self.api.store
+        shelf: Any = self.api.service.context.shelf
+        objects: Any = LocalObjects(self.archive_at)
+        if gate is not None:
+            store = Failing(self.api.store, gate, ())
+            calls = ("deliveries", "live", "claim", "leave_file", "end")
+            store.__dict__["erasing"] = Failing(self.api.store.erasing, gate, calls)
+            shelf, objects = Failing(shelf, gate, ("erase",)), Failing(objects, gate, ("put_file", "delete"))
+        archive = Archive(store, objects)
+        return PoolArchivist(store, archive, shelf, "here", POOL, config, structlog.get_logger())
+
+    async def archive(self, config: ArchivistConfig = KEEPS) -> None:
+        """Seal everything; what may be forgotten, is; what is to be erased is erased."""
+        await self.api.store.client.xgroup_setid(keys.log(POOL), keys.GROUP_NOTIFIER, "$")
+        archivist = self.archivist(config=config)
+        await archivist.run_once()
+        await archivist._resign()
+
+    async def places(self, *words: str) -> list[str]:
+        """Every key of the store and every file of the service that has one of these words."""
+        found, client = [], self.api.store.client
+        for key in [key async for key in client.scan_iter()]:
+            kind = (await client.type(key)).decode()
+            reads = {
+                "string": client.get, "hash": client.hgetall, "stream": client.xrange, "set": client.smembers,
+                "zset": lambda key: client.zrange(key, 0, -1), "list": lambda key: client.lrange(key, 0, -1),
+            }  # fmt: skip
+            text = repr(await reads[kind](key))  # type: ignore[operator]
+            found += [key.decode() for word in words if word in text]
+        for path in self.api.service.context.settings.data_dir.rglob("*"):
+            data = path.read_bytes() if path.is_file() else b""
+            if path.suffix == ".zst":
+                data = zstandard.ZstdDecompressor().decompressobj().decompress(data)
+            found += [path.name for word in words if word.encode() in data]
+        return found
+
+    async def erase(self, job_id: str, query: str = "?reason=asked") -> Answer:
+        return await self.api.call("DELETE", f"/v1/jobs/{job_id}{query}")
+
+
+@pytest.fixture
+def content(api: Api, play: Play, tmp_path: Path) -> Content:
+    """Everything in pool `default`."""
+    return Content(api, play, tmp_path)
+
+
+async def is_right(content: Content) -> None:
+    verdict = await verify(content.api.store, Archive(content.api.store, LocalObjects(content.archive_at)), POOL)
+    assert (verdict.findings.kept, [each.sample for each in verdict.projections]) == ([], [[], [], [], []])
+
+
+async def test_an_erased_job_is_nowhere_shown_and_nothing_of_it_sent(content: Content) -> None:
+    """Every key of the store and every file on the disk is searched for the words of the caller and the answers."""
+    api = content.api
+    hooks = await hooks_of(api)
+    ticket = await announce(api, UPLOAD)
+    api.service.context.settings = api.service.context.settings.model_copy(update={"public_url": api.url})
+    ticket = await announce(api, UPLOAD)
+    await send(api, ticket, UPLOAD)
+    assert (await complete(api, ticket)).status == 200
+    job_id = await content.make(ticket["id"])
+    await content.archive()
+    for word in (*WORDS, "w0rd-upload"):
+        assert await content.places(word), word
+    before = (await api.get(f"/v1/jobs/{job_id}/events")).body["data"]
+
+    erased = await content.erase(job_id)
+    left = await content.places(*WORDS, "w0rd-upload")
+    await content.archive()
+    again = await content.erase(job_id)
+
+    assert (erased.status, erased.body["complete"]) == (202, False)
+    assert erased.body["removed"] == {"deliveries": 4, "artifacts": 3, "files": 1}
+    assert {name.rpartition(".bodies")[2] for name in left} == {".zst"}  # what the archive keeps is the archivist's
+    assert await content.places("w0rd") == []
+    assert (again.status, again.body["complete"]) == (200, True)
+    assert (again.body["erasedAt"], again.body["removed"]) == (
+        erased.body["erasedAt"], {"deliveries": 0, "artifacts": 0, "files": 0},
+    )  # fmt: skip
+    await is_right(content)
+
+    await _shows_no_content(api, job_id, ticket["id"])
+    after = (await api.get(f"/v1/jobs/{job_id}/events")).body["data"]
+    assert after[:-1] == before
+    assert (after[-1]["type"], after[-1]["data"]["reason"], after[-1]["source"]) == ("job.erased", "asked", "ingest")
+    await _sends_nothing(content, hooks, job_id)
+
+
+async def _shows_no_content(api: Api, job_id: str, upload: str) -> None:
+    path = f"/v1/jobs/{job_id}"
+    for gone in (path + "/result", path + "/artifacts", path + "/logs",
+                 *(f"/v1/artifacts/{one}" for one in (artifact_id(job_id, 1, 0), preview_id(job_id), upload)),
+                 f"/v1/artifacts/{artifact_id(job_id, 1, 0)}/content"):  # fmt: skip
+        answer = await api.get(gone)
+        assert (answer.status, answer.code) == (410, "data_erased"), gone
+    stranger = await api.tenant("t_b")
+    assert (await api.get(f"/v1/artifacts/{upload}", key=stranger)).code == "artifact_not_found"
+    assert (await api.call("DELETE", path, key=stranger)).status == 404
+    completed = (await api.get(path + "/events")).body["data"][-2]["position"]
+    for shown in (path, path + "?sequence=1", f"{path}?at={completed}"):
+        view = (await api.get(shown)).body
+        assert (view["prompt"], view["userId"], view["metadata"], view["input"]) == (None, None, {}, {})
+        assert view["erasedAt"] is not None
+    repeat = await api.submit(headers=KEY, model="edit", prompt="w0rd-prompt")
+    assert (repeat.status, repeat.body["id"], repeat.body["prompt"]) == (200, job_id, None)
+    assert repeat.headers["idempotent-replayed"] == "true"
+    assert (await api.call("POST", path + "/retry")).status == 409
+
+
+async def _sends_nothing(content: Content, hooks: Any, job_id: str) -> None:
+    calls, given_up = content.api.store.deliveries, delivery_id(job_id, 2, ENDPOINT, 0)
+    listed = (await hooks.get(f"/v1/jobs/{job_id}/deliveries")).body["data"]
+    assert {each["state"] for each in listed} == {"erased"}
+    assert {made["responseBody"] for each in listed for made in each["attemptsMade"]} == {None}
+    answer = await hooks.call("POST", f"/v1/webhook-deliveries/{given_up}/redeliver")
+    assert (answer.status, answer.code) == (410, "data_erased")
+    assert await calls.revive(POOL, ENDPOINT) == 0
+    # The one that was on its way comes back: its answer is not kept, and it is not tried again.
+    settled = Settlement(
+        delivery_id(job_id, 3, ENDPOINT, 0), ENDPOINT, 1, {"a:1": "w0rd"}, Attempted(False, "5xx", 7), 5, 60
+    )
+    assert (await calls.settle(POOL, settled)).word is Word.APPLIED
+    late = PlannedDelivery(delivery_id(job_id, 9, ENDPOINT, 0), {"body": "w0rd"}, ENDPOINT, "t_a", job_id)
+    assert await calls.plan(POOL, "", [late], []) == 0
+    assert (await calls.claim(POOL, [Ask(ENDPOINT, 9, 9)], 1_000, 4_100_000_000_000))[1] == ()
+    types = [entry[1][b"t"] for entry in await content.api.store.client.xrange(keys.log(POOL))]
+    assert types.count(b"webhook.exhausted") == 3  # the two that waited, and the one that was to be tried again
+    assert await content.places("w0rd") == []
+    await is_right(content)
