@@ -130,6 +130,7 @@ class AdminJobsErase(JobsErase):
     """Body of `POST /admin/v1/jobs/erase`: the jobs of one end user of a tenant."""
 
     tenant_id: Annotated[str, Field(min_length=1, max_length=64)]
+    reason: Annotated[Reason, Field(min_length=1)]
 
 
 class WorkerDrain(Body):

@@ -1,4 +1,4 @@
-"""`headrace jobs`: submit, get, list, watch, explain, retry, reproduce; `many_jobs` adds batch, update and cancel."""
+"""`headrace jobs`: submit, get, list, watch, explain, retry, reproduce; `many_jobs` and `erasing` add the rest."""
 
 import getpass
 import json
@@ -9,6 +9,7 @@ import typer
 
 from headrace.client import Answer, Client, JsonObject
 from headrace.command import KeyFile, Limit, Output, Url, call, path_segment, read_input
+from headrace.erasing import erase
 from headrace.exits import Exit
 from headrace.job_logs import logs
 from headrace.many_jobs import batch, cancel, update
@@ -139,6 +140,7 @@ app.command()(logs)
 app.command()(batch)
 app.command()(update)
 app.command()(cancel)
+app.command()(erase)
 
 
 def _follow(job_id: str, limit_s: float, form: Format, url: str | None, key_file: Path | None) -> None:

@@ -296,6 +296,32 @@ def test_many_jobs_are_submitted_changed_and_cancelled(up: Up, tmp_path: Path) -
     assert headrace(up, "jobs", "cancel", "--filter", "prio=low").exit_code == 2
 
 
+def test_jobs_are_erased_when_somebody_is_sure(up: Up) -> None:
+    words = ("jobs", "submit", "s3cret", "--model", "echo", "--user-id", "u_gone", "-o", "json")
+    done = headrace(up, *words, "--watch").json["id"]
+    open_one = headrace(up, *words[:4], "slow", *words[5:], "--input", "steps=1000").json["id"]
+    of_user = ("jobs", "erase", "--user", "u_gone", "-o", "json")
+
+    assert headrace(up, "jobs", "erase", done).exit_code == 2  # nobody is there to be asked
+    assert headrace(up, "jobs", "erase", done, "--user", "u_gone", "--yes").exit_code == 2
+    counted = headrace(up, *of_user, "--dry-run")
+    assert (counted.exit_code, counted.json["matched"], counted.json["open"]) == (0, 2, 1)
+    assert headrace(up, "jobs", "erase", open_one, "--yes").exit_code == 5
+    erased = headrace(up, *of_user, "--yes", "--reason", "asked")
+    assert (erased.exit_code, erased.json["erased"], erased.json["open"]) == (1, 1, 1)
+    assert "cancel them" in erased.err
+    headrace(up, "jobs", "cancel", open_one)
+    headrace(up, "jobs", "watch", open_one)
+    assert headrace(up, *of_user, "--yes").json["erased"] == 1
+
+    until_s = time.monotonic() + PATIENCE_S
+    while "archivist" in (told := headrace(up, "jobs", "erase", done, "--yes", "-o", "json")).err:
+        assert time.monotonic() < until_s
+    assert told.json["data"][0]["complete"]
+    assert headrace(up, "jobs", "get", done, "-o", "json").json["prompt"] is None
+    assert headrace(up, "audit", "verify").exit_code == 0
+
+
 def test_the_jobs_of_the_log_are_simulated(up: Up) -> None:
     headrace(up, "jobs", "submit", "hello", "--model", "echo", "--user-id", "u_cli", "--watch", "-o", "ndjson")
 

@@ -19,7 +19,7 @@ from contracts.store.jobs import Jobs
 from contracts.store.write import Write
 from services.notifier.payload import Links
 from services.notifier.planner import Planner
-from tests.notifier.endpoints import make_endpoint, name_of, tell
+from tests.notifier.endpoints import make_endpoint, name_of, plan, planned, tell
 from tests.notifier.hooked import (
     POOL,
     PUBLIC_URL,
@@ -379,3 +379,28 @@ class Calls:
         meta = await self._store.open_pool(POOL)
         links = Links(PUBLIC_URL, b"s")
         return Planner(self._store, meta, links=links, planned=lambda: None, log=structlog.get_logger())
+
+
+async def test_of_an_erased_job_endpoints_hear_what_happened_and_nothing_of_what_was_said(store, store_url):
+    """Not planned yet: sent without content. Planned before: never sent, though nobody has cleared it away yet."""
+    await make_tenant(store)
+    async with Receiver([answer(200)]) as everything, Receiver([answer(200)]) as own:
+        endpoint_id = await make_endpoint(store, everything.url())
+        await next_millisecond(store)
+        job_id = await admit(store, own.url(), events=["job.created", "job.cancelled"], metadata={"cart": "s3cret"})
+        cancelled = Write(
+            job_id, (ev.JobCancelled(how="queued"),), closes_for=TENANT, hooked=frozenset({"job.cancelled"})
+        )
+        await store.jobs.append(POOL, cancelled, "cancels")
+        [before] = await plan(store, [planned(name_of(endpoint_id), 7, job_id=job_id)])
+        erased = Write(job_id, (ev.JobErased(by="key/key_1"),), erases="{}")
+        assert (await store.jobs.append(POOL, erased, "erases")).applied
+        async with notifier(store_url):
+            await everything.wait_for_requests(3)
+            await until(lambda: all_planned(store))
+        assert sorted(types_of(everything, job_id)) == ["job.cancelled", "job.created", "job.erased"]
+        assert b"s3cret" not in b"".join(request.body for request in everything.requests)
+        assert {body["data"]["userId"] for body in bodies(everything)} == {None}
+        assert own.connections == 0
+        assert (await store.deliveries.read(POOL, before))["try"] == "0"
+        assert await store.erasing.deliveries(POOL, TENANT, job_id) == 1  # what says nothing is kept

@@ -100,6 +100,8 @@ class EraseHandlers:
 
     async def admin_erase_job(self, request: web.Request, caller: Caller) -> web.Response:
         """Erase anybody's job."""
+        if not request.query.get("reason", "").strip():
+            raise Problem("bad_parameter", "reason says why, for the log")
         return await self._erase_one(request, caller, None)
 
     async def erase_user(self, request: web.Request, caller: Caller) -> web.Response:
