@@ -301,7 +301,10 @@ async def test_all_jobs_of_a_user_are_erased_kept_or_forgotten_and_nobody_elses(
     again = await _pages(api, path, asked)
     await content.archive()
     await api.call("POST", f"/v1/jobs/{waiting}/cancel")
-    last = await _pages(api, "/admin/v1/jobs/erase", asked | {"tenantId": "t_a"}, key=ADMIN_KEY)
+    by_operator = asked | {"tenantId": "t_a"}
+    assert (await api.admin("POST", "/admin/v1/jobs/erase", json=by_operator)).pointers == ["/reason"]
+    assert (await api.admin("DELETE", f"/admin/v1/jobs/{other}")).code == "bad_parameter"
+    last = await _pages(api, "/admin/v1/jobs/erase", by_operator | {"reason": "asked"}, key=ADMIN_KEY)
     await content.archive()
 
     assert dry == {"matched": 6, "erased": 0, "already": 0, "open": 1, "pending": 0, "failed": 0}
