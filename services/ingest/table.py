@@ -170,7 +170,7 @@ def erase_routes(erase: EraseHandlers) -> tuple[Route, ...]:
               "jobs:write", reply=erasure_schemas.Erasure, replies=done, problems=wrong, parameters=reason),
         Route("POST", "/v1/jobs/erase", erase.erase_user, "Erase the jobs of one end user; repeating it is harmless.",
               "jobs:write", body=JobsErase, reply=operation, replies=many, problems=("bad_cursor",)),
-        Route("DELETE", "/admin/v1/jobs/{id}", erase.admin_erase_job, "Erase a job of any tenant.", "admin",
+        Route("DELETE", "/admin/v1/jobs/{job}", erase.admin_erase_job, "Erase a job of any tenant.", "admin",
               reply=erasure_schemas.Erasure, replies=done, problems=wrong, parameters=reason),
         Route("POST", "/admin/v1/jobs/erase", erase.admin_erase_user, "Erase the jobs of one end user of a tenant.",
               "admin", body=AdminJobsErase, reply=operation, replies=many, problems=("bad_cursor",)),

@@ -43,6 +43,8 @@ WRITES: dict[tuple[str, str], Body] = {
     ("POST", "/admin/v1/workers/{worker}/undrain"): {},
     ("POST", "/admin/v1/webhook-deliveries/redeliver"): {"filter": {}},
     ("DELETE", "/admin/v1/consumers/{pool}/{group}"): {},
+    ("DELETE", "/admin/v1/jobs/{job}"): {},
+    ("POST", "/admin/v1/jobs/erase"): {"tenantId": "t_a", "userId": "u_erased"},
     ("POST", "/admin/v1/dlq/discard"): {"filter": {}},
     ("POST", "/admin/v1/dlq/redrive"): {"filter": {}},
     ("POST", "/admin/v1/dlq/operations/{id}/stop"): {},  # of the one before
@@ -68,9 +70,11 @@ async def prepare(api: Api, play: Play) -> dict[str, str]:
     await sent.plan()
     await sent.attempt(500, dead=True)
     await api.store.client.xgroup_create(keys.log("default"), "stray", "0")
+    ended = await api.job()
+    await api.call("POST", f"/v1/jobs/{ended}/cancel")
     return {
         "tenant": "t_a", "key": made.body["id"], "model": "draw", "pool": "default", "worker": play.worker,
-        "group": "stray",
+        "group": "stray", "job": ended,
     }  # fmt: skip
 
 

@@ -32,7 +32,9 @@ async def archive(api: Api) -> None:
     settings = api.service.context.settings
     config = ArchivistConfig(Pace(0, 10, 0), checkpoint_ms=10**9)
     archive = Archive(api.store, open_archive_objects(settings))
-    archivist = PoolArchivist(api.store, archive, "here", "default", config, structlog.get_logger())
+    archivist = PoolArchivist(
+        api.store, archive, api.service.context.shelf, "here", "default", config, structlog.get_logger()
+    )
     await archivist.run_once()
     await archivist._resign()
 

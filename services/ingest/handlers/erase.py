@@ -11,11 +11,10 @@ from typing import TypeVar
 
 import structlog
 from aiohttp import web
-from pydantic import TypeAdapter, ValidationError
 
+from contracts import events as ev
 from contracts.admin_api import AdminJobsErase
 from contracts.api import JobsErase
-from contracts.body import Reason
 from contracts.errors import StoreUnavailable
 from contracts.events import JobCreated
 from contracts.telemetry import Logger
@@ -28,6 +27,7 @@ from services.ingest.events.finding import EventReader
 from services.ingest.events.query import EventQuery
 from services.ingest.events.scan import MAX_SCANNED
 from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.configured import read_reason
 from services.ingest.minting import Mint
 from services.ingest.requests import parse_body
 from services.ingest.tenancy import Caller
@@ -37,7 +37,6 @@ MOST_ERASED = 100  # in one call
 AT_ONCE = 10
 SAMPLE = 10
 B = TypeVar("B", bound=JobsErase)
-_REASON: TypeAdapter[str] = TypeAdapter(Reason)
 
 log: Logger = structlog.get_logger(service="ingest")
 
@@ -96,13 +95,17 @@ class EraseHandlers:
 
     async def erase_job(self, request: web.Request, caller: Caller) -> web.Response:
         """Erase a job of the caller: 200 when nothing is left, 202 while the archivist removes the rest."""
-        return await self._erase_one(request, caller, caller.tenant_id)
+        check_query(request, frozenset({"reason"}))
+        return await self._erase_one(request.match_info["id"], caller, caller.tenant_id, read_reason(request))
 
     async def admin_erase_job(self, request: web.Request, caller: Caller) -> web.Response:
         """Erase anybody's job."""
-        if not request.query.get("reason", "").strip():
+        check_query(request, frozenset({"reason"}))
+        reason, job_id = read_reason(request), request.match_info["job"]
+        if not reason.strip():
             raise Problem("bad_parameter", "reason says why, for the log")
-        return await self._erase_one(request, caller, None)
+        await self._sign(ev.AuditAction(action="jobs.erase", target=job_id[:64], **caller.signed(reason)))
+        return await self._erase_one(job_id, caller, None, reason)
 
     async def erase_user(self, request: web.Request, caller: Caller) -> web.Response:
         """Erase the jobs of one end user of the caller."""
@@ -112,13 +115,21 @@ class EraseHandlers:
     async def admin_erase_user(self, request: web.Request, caller: Caller) -> web.Response:
         """Erase the jobs of one end user of a tenant."""
         wanted = await self._read(request, AdminJobsErase)
+        if wanted.cursor is None and not wanted.dry_run:
+            user = f"{wanted.tenant_id} user {self._events.digest_of_user(wanted.user_id)}"
+            await self._sign(ev.AuditAction(action="jobs.erase", target=user, **caller.signed(wanted.reason)))
         return await self._erase_many(wanted, caller, wanted.tenant_id)
 
-    async def _erase_one(self, request: web.Request, caller: Caller, tenant_id: str | None) -> web.Response:
-        check_query(request, frozenset({"reason"}))
-        asked = Asked(tenant_id, f"key/{caller.key_id}", _reason(request.query.get("reason", "")))
-        done = await self._eraser.erase(request.match_info["id"], asked)
-        log.info("job_erased", job_id=done.job_id, by=asked.by, is_new=done.is_new, is_complete=done.is_complete)
+    async def _sign(self, event: ev.AuditAction) -> None:
+        pool = self._context.pool(next(iter(self._context.pools), ""))
+        await self._context.within(self._context.store.note(pool.name, "erasure", event, self._mint.token()))
+
+    async def _erase_one(
+        self, job_id: str, caller: Caller, tenant_id: str | None, reason: str
+    ) -> web.Response:  # fmt: skip
+        done = await self._eraser.erase(job_id, Asked(tenant_id, f"key/{caller.key_id}", reason))
+        counts = {"is_new": done.is_new, "is_complete": done.is_complete}
+        log.info("job_erased", job_id=done.job_id, by=caller.key_id, **counts)
         return json_answer(erasure_view(done), 200 if done.is_complete else 202)
 
     async def _read(self, request: web.Request, kind: type[B]) -> B:
@@ -138,7 +149,7 @@ class EraseHandlers:
         cursor = None if scan.is_over else self._events.cursor(query, scan)
         view = tally.view(operation_id, cursor, is_dry=wanted.dry_run)
         counts = {name: view[name] for name in ("matched", "erased", "already", "open", "pending", "failed")}
-        log.info("jobs_of_user_erased", operation_id=operation_id, by=asked.by, dry_run=wanted.dry_run, **counts)
+        log.info("jobs_of_user_erased", operation_id=operation_id, by=caller.key_id, dry_run=wanted.dry_run, **counts)
         return json_answer(view)
 
     async def _take(self, job_ids: Sequence[str], asked: Asked, tally: _Tally, *, is_dry: bool) -> None:
@@ -167,10 +178,3 @@ def erasure_view(done: Erased) -> JsonObject:
         if removed is None
         else {"deliveries": removed.deliveries, "artifacts": removed.artifacts, "files": removed.files},
     }
-
-
-def _reason(text: str) -> str:
-    try:
-        return _REASON.validate_python(text)
-    except ValidationError:
-        raise Problem("bad_parameter", "reason is a line of at most 512 characters") from None
