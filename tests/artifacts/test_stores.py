@@ -155,6 +155,23 @@ def test_a_file_called_json_does_not_lie_where_its_record_does(objects: Objects,
     assert (record.mime, all_of(Shelf(objects).open("default", record))) == ("application/json", b'{"mine": true}')
 
 
+def test_of_an_erased_job_nothing_stays_also_not_what_comes_late(objects: Objects, tmp_path: Path) -> None:
+    shelf, neighbour = Shelf(objects), JOB[:-3] + "1aa"
+    for number, (job_id, name) in enumerate(((JOB, "a.png"), (JOB, "b.json"), (neighbour, "a.png"))):
+        (tmp_path / "file").write_bytes(b"secret")
+        shelf.put(upload(name, id=f"{ART[:-1]}{number}", job_id=job_id), tmp_path / "file")
+    objects.put_file(f"default/{JOB}/half.png", b"secret", "image/png")  # whose record a killed process never wrote
+
+    assert [shelf.erase("default", JOB, "t_a", 7) for _ in range(2)] == [2, 0]
+    (tmp_path / "file").write_bytes(b"secret")
+    shelf.put(upload(), tmp_path / "file")
+
+    assert [each.key for each in objects.list(f"default/{JOB}/")] == [f"default/{JOB}/erased.json"]
+    assert shelf.erased("default", JOB) is not None
+    assert (shelf.find("default", ART), shelf.erased("default", neighbour)) == (None, None)
+    assert len(list(objects.list(f"default/{neighbour}/"))) == 2
+
+
 def test_a_broken_record_is_no_record(objects: Objects) -> None:
     objects.put_file(f"default/{JOB}/{ART}.json", b'{"id": "x"', "application/json")
     assert Shelf(objects).find("default", ART) is None

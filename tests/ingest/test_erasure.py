@@ -158,7 +158,7 @@ async def test_an_erased_job_is_nowhere_shown_and_nothing_of_it_sent(content: Co
     """Every key of the store and every file on the disk is searched for the words of the caller and the answers."""
     api = content.api
     hooks = await hooks_of(api)
-    ticket = await announce(api, UPLOAD)
+    endpoint = (await hooks.endpoint(events=["job.completed", "job.erased"])).removeprefix("wh_")
     api.service.context.settings = api.service.context.settings.model_copy(update={"public_url": api.url})
     ticket = await announce(api, UPLOAD)
     await send(api, ticket, UPLOAD)
@@ -182,13 +182,11 @@ async def test_an_erased_job_is_nowhere_shown_and_nothing_of_it_sent(content: Co
     assert (again.body["erasedAt"], again.body["removed"]) == (
         erased.body["erasedAt"], {"deliveries": 0, "artifacts": 0, "files": 0},
     )  # fmt: skip
-    await is_right(content)
-
+    await _sends_nothing(content, hooks, job_id, endpoint)
     await _shows_no_content(api, job_id, ticket["id"])
     after = (await api.get(f"/v1/jobs/{job_id}/events")).body["data"]
     assert after[:-1] == before
     assert (after[-1]["type"], after[-1]["data"]["reason"], after[-1]["source"]) == ("job.erased", "asked", "ingest")
-    await _sends_nothing(content, hooks, job_id)
 
 
 async def _shows_no_content(api: Api, job_id: str, upload: str) -> None:
@@ -212,7 +210,7 @@ async def _shows_no_content(api: Api, job_id: str, upload: str) -> None:
     assert (await api.call("POST", path + "/retry")).status == 409
 
 
-async def _sends_nothing(content: Content, hooks: Any, job_id: str) -> None:
+async def _sends_nothing(content: Content, hooks: Any, job_id: str, endpoint: str) -> None:
     calls, given_up = content.api.store.deliveries, delivery_id(job_id, 2, ENDPOINT, 0)
     listed = (await hooks.get(f"/v1/jobs/{job_id}/deliveries")).body["data"]
     assert {each["state"] for each in listed} == {"erased"}
@@ -227,10 +225,13 @@ async def _sends_nothing(content: Content, hooks: Any, job_id: str) -> None:
     assert (await calls.settle(POOL, settled)).word is Word.APPLIED
     late = PlannedDelivery(delivery_id(job_id, 9, ENDPOINT, 0), {"body": "w0rd"}, ENDPOINT, "t_a", job_id)
     assert await calls.plan(POOL, "", [late], []) == 0
+    told = PlannedDelivery(delivery_id(job_id, 6, endpoint, 0), {"body": "{}"}, endpoint, "t_a", job_id, bare=True)
+    assert await calls.plan(POOL, "", [told], []) == 1  # that it is erased is said
     assert (await calls.claim(POOL, [Ask(ENDPOINT, 9, 9)], 1_000, 4_100_000_000_000))[1] == ()
     types = [entry[1][b"t"] for entry in await content.api.store.client.xrange(keys.log(POOL))]
     assert types.count(b"webhook.exhausted") == 3  # the two that waited, and the one that was to be tried again
     assert await content.places("w0rd") == []
+    assert await calls.forget(POOL, now_ms=4_100_000_000_000) == 4  # their time is over, the job's is not
     await is_right(content)
 
 
