@@ -20,6 +20,7 @@ from contracts.audit import verify
 from contracts.deliveries import Ask, Attempted, PlannedDelivery, Settlement
 from contracts.errors import StoreUnavailable
 from contracts.ids import artifact_id, delivery_id, event_id, preview_id
+from contracts.retention import Kept
 from contracts.store import Word, keys
 from contracts.store.live import Piece
 from services.archivist.config import ArchivistConfig, Pace
@@ -32,8 +33,8 @@ from tests.ingest.test_uploads import PNG, announce, complete, send
 from tests.ingest.webhooks import hooks_of
 from tests.store.play import POOL, Play
 
-KEEPS = ArchivistConfig(Pace(0, 100, 0), completed_ms=3_600_000, failed_ms=3_600_000, known_for_s=60)
-FORGETS = ArchivistConfig(Pace(0, 100, 0), completed_ms=0, failed_ms=0, known_for_s=60)
+KEEPS = ArchivistConfig(Pace(0, 100, 0), kept=Kept(3_600, 3_600), known_for_s=60)
+FORGETS = ArchivistConfig(Pace(0, 100, 0), kept=Kept(0, 0), known_for_s=60)
 KEY = {"Idempotency-Key": "order-7"}
 ENDPOINT = "anon000000000001"
 WORDS = [f"w0rd-{name}" for name in ("prompt", "user", "cart", "hook", "result", "picture", "preview", "print",
