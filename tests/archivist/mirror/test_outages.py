@@ -10,6 +10,7 @@ import structlog.testing
 from contracts.archive import Archive, ArchiveTail
 from contracts.artifacts.local import LocalObjects
 from contracts.errors import StoreUnavailable
+from contracts.kafka.connection import Cluster, Topic
 from contracts.store import Store, keys
 from services.archivist.mirror.service import STOP_S
 from services.archivist.mirror.source import MirrorSource
@@ -41,13 +42,29 @@ async def test_a_broker_that_comes_late_is_waited_for_and_the_reason_is_told(sto
         async with mirroring(store, topic_of(broker, name, address), lease_ms=300):
             await until(lambda: is_failing(store))
             first = await told(store)
-            await until(lambda: has_failed_more(store, int(first["failures"])))
+            await until(lambda: has_failed_more(store, int(first["failures"]) + 2))
+            assert await store.mirror.lead(POOL, "thief", 1, name) is None
             assert await cursor(store) == "0-0"
             async with door(address, broker.servers):
                 await until(lambda: is_copied(store))
                 await until(lambda: is_fine(store))
     assert (await told(store))["token"] == first["token"]
     check_order(await records_in(broker, name, await length(store)))
+
+
+async def test_a_batch_in_hand_is_given_back_when_another_process_has_the_pool(store: Store) -> None:
+    await jobs(store, 1)
+    with closed_port() as address:
+        async with mirroring(store, Topic(Cluster(address), "t"), lease_ms=300) as sources:
+            await until(lambda: is_failing(store))
+            await store.client.hset(keys.mirror(POOL), "until", 0)
+            assert await store.mirror.lead(POOL, "thief", 60_000, "t") is not None
+            await until(lambda: has_given_up(sources))
+    assert (await told(store))["token"] == "thief"
+
+
+async def has_given_up(sources: list[MirrorSource]) -> bool:
+    return sources[0]._cursor is None and not await has_in_hand(sources)
 
 
 async def has_failed_more(store: Store, failures: int) -> bool:
