@@ -86,7 +86,8 @@ async def _write(store: Store, key: str, entries: Iterable[tuple[Position, Entry
 def _put(pipe: Pipeline, pool: str, beside: _Beside) -> None:
     pipe.persist(beside.key)
     pipe.rename(beside.key, keys.log(pool))
-    pipe.hset(keys.meta(pool), "epoch", beside.epoch)
+    # The mirror's group is made when a mirror runs: until then its cursor stands for it.
+    pipe.hset(keys.meta(pool), mapping={"epoch": beside.epoch, "cursor:mirror": beside.end})
     for group in keys.LOG_GROUPS:
         pipe.xgroup_create(keys.log(pool), group, id=beside.end)
 

@@ -190,6 +190,9 @@ async def test_an_import_shows_what_was_exported_and_tells_nobody(api: Api, play
         assert await pages(fresh, "/v1/events", limit=500) == exported
     for group in keys.LOG_GROUPS:
         assert await api.store.group("default", group, "n").read(10, None) == []
+    mirror = await api.store.mirror.lead("default", "m", 1, "events")
+    assert mirror is not None
+    assert mirror.cursor == str(exported[-1]["position"]).split(".")[2]
 
 
 async def test_what_is_not_a_whole_export_leaves_nothing(api: Api, play: Play) -> None:

@@ -47,6 +47,18 @@ class Broker:
         command += self._options
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
+    async def up(self) -> None:
+        """Wait until it listens: its only sign of that is that it does."""
+        host, port = self.servers.split(":")
+        async with asyncio.timeout(20):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection(host, int(port))
+                    writer.close()
+                    return
+                except OSError:
+                    await asyncio.sleep(0.02)
+
     def stop(self) -> None:
         self.process.kill()
         self.process.wait(20)

@@ -129,4 +129,10 @@ async def test_what_a_consumer_held_when_it_read_the_log_itself_is_done_with(sto
     assert (await group(store, keys.GROUP_NOTIFIER))["pending"] == 2
     assert await store.mirror.planned(POOL, "t", {0: listed[2]}) == listed[2]
     assert (await group(store, keys.GROUP_NOTIFIER))["pending"] == 0
-    assert await store.mirror.planned(POOL, "t", {0: listed[0]}) == listed[2]  # never back
+    assert await store.mirror.planned(POOL, "t", {0: listed[0]}) == listed[2]
+    await store.client.delete(keys.mirror(POOL))  # dropped, and begun anew: the group never goes back
+    await store.client.hdel(keys.meta(POOL), "cursor:mirror")
+    await store.mirror.lead(POOL, "a", 60_000, "t")
+    await store.mirror.move(POOL, "a", "0-0", Moved(listed[0], 1, 1, {0: listed[0]}))
+    assert await store.mirror.planned(POOL, "t", {0: listed[0]}) == listed[2]
+    assert await at(store, keys.GROUP_NOTIFIER) == listed[2]

@@ -1,20 +1,32 @@
 """What a mirror does while something is away, and with what can be no record."""
 
+import asyncio
 import signal
 import time
 from functools import partial
 from pathlib import Path
 
+import pytest
 import structlog.testing
 
 from contracts.archive import Archive, ArchiveTail
 from contracts.artifacts.local import LocalObjects
-from contracts.errors import StoreUnavailable
+from contracts.errors import ConfigError, StoreUnavailable
 from contracts.kafka.connection import Cluster, Topic
 from contracts.store import Store, keys
-from services.archivist.mirror.service import STOP_S
+from services.archivist.mirror.service import STOP_S, Mirror
 from services.archivist.mirror.source import MirrorSource
-from tests.archivist.mirror.rig import check_order, jobs, mirroring, new_topic, news, position_of, records_in, topic_of
+from tests.archivist.mirror.rig import (
+    LOG,
+    check_order,
+    jobs,
+    mirroring,
+    new_topic,
+    news,
+    position_of,
+    records_in,
+    topic_of,
+)
 from tests.archivist.mirror.test_copying import cursor, is_copied
 from tests.archivist.rig import Pool
 from tests.notifier.hooked import POOL, until
@@ -224,3 +236,22 @@ async def test_what_was_trimmed_comes_from_the_archive_and_a_hole_is_told(
 
 async def trimmed(store: Store) -> str:
     return (await store.client.hget(keys.meta(POOL), "trimmed")).decode()
+
+
+async def test_a_new_pool_ends_the_mirror_in_order_so_that_it_begins_anew_with_it(
+    store: Store, broker: Broker, tmp_path: Path
+) -> None:
+    """Another topic than the one there was ends it with what to do."""
+    name, stop = await new_topic(broker), asyncio.Event()
+    archive = Archive(store, LocalObjects(tmp_path))
+    topic = topic_of(broker, name)
+    running = asyncio.create_task(Mirror(store, archive, topic, "", LOG, idempotent=False).run(stop))
+    await jobs(store, 1)
+    await until(lambda: is_copied(store))
+    await store.directory.pool("later")
+    async with asyncio.timeout(30):
+        assert await running is True
+    assert (await told(store))["until"] == "0"
+    other = Mirror(store, archive, topic_of(broker, "other"), "", LOG, idempotent=False)
+    with pytest.raises(ConfigError, match=f"mirrored to topic {name}"):
+        await asyncio.wait_for(other.run(stop), 30)

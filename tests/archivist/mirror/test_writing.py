@@ -1,11 +1,12 @@
 """How records get into a topic: in order whatever fails, over TLS, as somebody; and what a broker says no to."""
 
 import asyncio
+import contextlib
 import datetime
 import ipaddress
 import itertools
 import ssl
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from tests.notifier.kafka import Broker
 from tests.notifier.test_kafka_source import closed_port, door
 
 PASSWORD = "correct horse battery"
+API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36  # keys of Kafka's protocol
 
 
 def outgoing(count: int, size: int = 10) -> list[Outgoing]:
@@ -83,6 +85,7 @@ async def test_a_record_that_is_too_large_is_found_and_returned_and_the_others_a
     too_large = MessageSizeTooLargeError()
     producer = Refusing(too_large, None, too_large, None)
     written = await writer_on(producer).write(outgoing(3))
+    await producer.stop()
     assert [record.position for record, _ in written.refused] == ["1-0"]
     assert (written.count, written.last) == (2, {0: "2-0"})
 
@@ -130,6 +133,7 @@ async def test_over_tls_only_a_broker_that_somebody_vouches_for_is_written_to(ce
     """The broker of the tests cannot (it takes a certificate or its key, not both): a door in front of it does."""
     with closed_port() as address:
         broker = Broker(at=address)
+        await broker.up()
         try:
             async with door(address, broker.servers, server_tls(certificate)):
                 place = {"HEADRACE_KAFKA__MIRROR": f"kafka://{address}/t", "HEADRACE_KAFKA__TLS": "true"}
@@ -169,8 +173,10 @@ async def test_a_wrong_password_is_told_without_it_and_can_be_mended(asking: Bro
     """aiokafka answers a refused SCRAM with KeyError: it must not pass as a fault of ours."""
     cluster = Cluster(asking.servers, mechanism="SCRAM-SHA-256", user="mirror", password=PASSWORD)
     topic = Topic(cluster, "t")
+    await asking.up()
+    writer = TopicWriter(topic, idempotent=False)
     with pytest.raises(Unavailable) as writing:
-        await writer_is_refused(topic)
+        await writer.write(outgoing(1))
     with pytest.raises(Unavailable) as reading:
         await TopicReader(topic, no_one).open()
     for told in (str(writing.value), str(reading.value), repr(topic), caplog.text):
@@ -178,18 +184,63 @@ async def test_a_wrong_password_is_told_without_it_and_can_be_mended(asking: Bro
     assert "password" in str(writing.value)
 
 
-async def writer_is_refused(topic: Topic) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            writer = TopicWriter(topic, idempotent=False)
-            try:
-                await writer.write(outgoing(1))
-            except Unavailable as error:
-                if "bootstrap" not in str(error):  # it is not up yet
-                    raise
-            finally:
-                await writer.aclose()
-            await asyncio.sleep(0.05)
+async def test_who_we_are_is_said_before_anything_else() -> None:
+    """A door that asks for user and password, as a broker does, and lets through who has both."""
+    with closed_port() as address:
+        broker = Broker(at=address)
+        await broker.up()
+        try:
+            async with asking_door(address, broker.servers, b"\0mirror\0" + PASSWORD.encode()):
+                mechanism = {"mechanism": "PLAIN", "user": "mirror"}
+                assert await can_write(Topic(Cluster(address, password=PASSWORD, **mechanism), "t"))
+                assert not await can_write(Topic(Cluster(address, password="another", **mechanism), "t"))
+                assert not await can_write(Topic(Cluster(address), "t"))
+        finally:
+            broker.stop()
+
+
+@contextlib.asynccontextmanager
+async def asking_door(address: str, servers: str, wanted: bytes) -> AsyncIterator[None]:
+    """Answers SaslHandshake and SaslAuthenticate itself; asks the broker which versions there are."""
+    host, port = servers.split(":")
+
+    async def frame(reader: asyncio.StreamReader) -> bytes:
+        return await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+
+    def sized(content: bytes) -> bytes:
+        return len(content).to_bytes(4) + content
+
+    async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
+            is_known = False
+            while not is_known:
+                asked = await frame(reader)
+                key, correlation = int.from_bytes(asked[:2]), asked[4:8]
+                if key == API_VERSIONS:
+                    inner_writer.write(sized(asked))
+                    writer.write(sized(await frame(inner_reader)))
+                elif key == SASL_HANDSHAKE:
+                    writer.write(sized(correlation + b"\0\0" + b"\0\0\0\1\0\5PLAIN"))
+                elif key == SASL_AUTHENTICATE and asked.endswith(wanted):
+                    writer.write(sized(correlation + b"\0\0" + b"\xff\xff" + sized(b"") + bytes(8)))
+                    is_known = True
+                else:
+                    break
+            if is_known:
+                await asyncio.gather(copy(reader, inner_writer), copy(inner_reader, writer))
+            writer.close()
+            inner_writer.close()
+
+    async with await asyncio.start_server(ask, "127.0.0.1", int(address.split(":")[1])):
+        yield
+
+
+async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(65536):
+            writer.write(data)
+    writer.close()
 
 
 async def no_one() -> None:
