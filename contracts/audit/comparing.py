@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 
 from contracts.audit.deliveries import Due, expected_ids
 from contracts.audit.findings import Projection
-from contracts.audit.job_hashes import Fields, folded, is_ended
+from contracts.audit.job_hashes import Fields, folded, is_ended, letter_of
 from contracts.audit.log_audit import LogAudit
 from contracts.audit.mending import Mender
 from contracts.audit.scope import Scope
@@ -31,12 +31,14 @@ class Comparing:
         self._mender = mender
         self._jobs, self._lists, self._bodies = Projection("jobs"), Projection("lists"), Projection("bodies")
         self._dedup, self._counters = Projection("dedup"), Projection("counters")
-        self._deliveries = Projection("deliveries")
+        self._deliveries, self._letters = Projection("deliveries"), Projection("dead_letters")
 
     @property
     def projections(self) -> tuple[Projection, ...]:
         """All of them, whatever came of it."""
-        return self._jobs, self._lists, self._bodies, self._dedup, self._counters, self._deliveries
+        return (
+            self._jobs, self._lists, self._bodies, self._dedup, self._counters, self._deliveries, self._letters,
+        )  # fmt: skip
 
     async def run(self) -> None:
         """Compare everything in scope. Raises Unavailable."""
@@ -75,6 +77,9 @@ class Comparing:
             is_same = self._jobs.compare(asked.job_id, *differing(fields, live.row))
             score = None if fields is None else float(is_ended(fields))
             is_same = self._lists.compare(asked.job_id, score, live.score) and is_same
+            letter = None if fields is None else letter_of(fields)
+            if letter is not None or live.letter is not None:
+                is_same = self._letters.compare(asked.job_id, letter, live.letter) and is_same
             if self._mender is not None and not is_same:
                 await self._mender.job(asked.job_id, asked.tenant_id, fields, live, sight.position)
             if fields is not None and live.row is not None:
@@ -177,6 +182,10 @@ class Comparing:
         if missing and self._mender is not None:
             await self._mender.counters(missing, sight.recounted, sight.position)
         await self._compare_sizes(tenants, sight)
+        letters = sum(letter_of(fields) is not None for fields in hashes.jobs.values())
+        if self._scope.is_everything and letters != sight.letters:
+            self._letters.differs("all", f"the log says {letters} dead letters, the store {sight.letters}")
+            await self._mend_list("")
 
     async def _compare_sizes(self, tenants: Sequence[str], sight: Sight) -> None:
         jobs, held = _by_tenant(self._audit.hashes.jobs.values())
@@ -189,7 +198,7 @@ class Comparing:
                 await self._mend_keys(tenant)
 
     async def _mend_list(self, tenant: str) -> None:
-        """Take off the list what is no job; a job that is missing in it was put back when it was compared."""
+        """Take off a list what is no job; a job that is missing in it was put back when it was compared."""
         if self._mender is None:
             return
         async for found in self._store.audit.listed(self._pool, tenant):

@@ -94,6 +94,11 @@ def is_ended(fields: Mapping[str, str]) -> bool:
     return fields.get("s") in _ENDED
 
 
+def letter_of(fields: Mapping[str, str]) -> float | None:
+    """Return under which ms a job is listed among the dead letters; None: it is none."""
+    return float(fields["da"]) if "dl" in fields and "da" in fields else None
+
+
 def folded(raw: Mapping[str, str]) -> Fields:
     """Return of a live hash what follows from the log."""
     return {name: text for name, text in raw.items() if name in FOLDED or name.startswith(OFFER_PREFIX)}

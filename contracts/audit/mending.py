@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from contracts.audit.job_hashes import Fields, folded, is_ended
+from contracts.audit.job_hashes import Fields, folded, is_ended, letter_of
 from contracts.events import ProjectionRebuilt
 from contracts.positions import entry_key
 from contracts.store import Store
@@ -87,7 +87,9 @@ class Mender:
     async def listed_stranger(self, tenant_id: str, job_id: str, position: str) -> None:
         """Take off a list what has no hash and is no job of the log."""
         said, epoch, write_id = self._event("lists", job_id, position), self._epoch, self._mint()
-        reply = await self._store.repairs.job(self._pool, job_id, tenant_id, epoch, "none", {}, None, said, write_id)
+        reply = await self._store.repairs.job(
+            self._pool, job_id, tenant_id, epoch, "none", {}, None, None, said, write_id
+        )
         self._judge("lists", job_id, reply)
 
     async def counters(self, missing: Mapping[str, int], recounted: str, position: str) -> None:
@@ -129,8 +131,8 @@ class Mender:
         said = self._event(projection, job_id, position, job_id)
         version = version_of(live.row, is_hash=is_hash)
         reply = await self._store.repairs.job(
-            self._pool, job_id, tenant_id, self._epoch, version, gone | changed, float(is_ended(fields)), said,
-            self._mint(),
+            self._pool, job_id, tenant_id, self._epoch, version, gone | changed, float(is_ended(fields)),
+            letter_of(fields), said, self._mint(),
         )  # fmt: skip
         self._judge(projection, job_id, reply)
 

@@ -28,12 +28,13 @@ class Asked(NamedTuple):
 
 
 class Live(NamedTuple):
-    """What the store has of a job; None where there is nothing. `score`: in its tenant's list."""
+    """What the store has of a job; None: nothing. `score`: in its tenant's list; `letter`: among the dead letters."""
 
     row: Row
     score: float | None
     body: bytes | None
     holder: str | None
+    letter: float | None = None
 
 
 class Sight(NamedTuple):
@@ -46,6 +47,7 @@ class Sight(NamedTuple):
     sizes: list[int]
     held: list[int]
     recounted: str  # when a repair last added to the counters
+    letters: int  # how many dead letters are listed
 
 
 class AuditReads:
@@ -62,9 +64,11 @@ class AuditReads:
         pipe.xinfo_stream(keys.log(pool))
         pipe.hgetall(keys.usage(pool))
         pipe.hget(keys.meta(pool), "recounted")
+        pipe.zcard(keys.dead_letters(pool))
         for asked in jobs:
             pipe.hgetall(keys.job(pool, asked.job_id))
             pipe.zscore(keys.jobs(pool, asked.tenant_id), asked.job_id)
+            pipe.zscore(keys.dead_letters(pool), asked.job_id)
             pipe.getrange(keys.body(pool, asked.job_id), 0, max(1, asked.body_bytes) - 1)
             if asked.dedup_hash:
                 pipe.hget(keys.dedup_in_flight(pool, asked.tenant_id), asked.dedup_hash)
@@ -73,7 +77,7 @@ class AuditReads:
         for tenant in tenants:
             pipe.zcard(keys.jobs(pool, tenant))
             pipe.hlen(keys.dedup_in_flight(pool, tenant))
-        about, counters, recounted, *rows = await _ask(pipe.execute(raise_on_error=False))
+        about, counters, recounted, letters, *rows = await _ask(pipe.execute(raise_on_error=False))
         if isinstance(about, Exception):
             raise StoreUnavailable(str(about))
         answers = iter(rows)
@@ -88,6 +92,7 @@ class AuditReads:
             sizes[::2],
             sizes[1::2],
             _text(recounted or b""),
+            0 if isinstance(letters, Exception) else int(letters),
         )
 
     async def poisoned(self, pool: str) -> set[str]:
@@ -105,10 +110,10 @@ class AuditReads:
                 return
 
     async def listed(self, pool: str, tenant: str) -> AsyncIterator[list[str]]:
-        """Give the ids in a tenant's list."""
-        cursor = 0
+        """Give the ids in a tenant's list; no tenant: among the dead letters."""
+        cursor, place = 0, keys.jobs(pool, tenant) if tenant else keys.dead_letters(pool)
         while True:
-            cursor, found = await _ask(self._client.zscan(keys.jobs(pool, tenant), cursor, count=1000))
+            cursor, found = await _ask(self._client.zscan(place, cursor, count=1000))
             yield [as_text(member) for member, _ in found]
             if not cursor:
                 return
@@ -120,13 +125,14 @@ class AuditReads:
 
 
 def _live(answers: Iterator[Any], asked: Asked) -> Live:
-    row, score, body = (next(answers) for _ in range(3))
+    row, score, letter, body = (next(answers) for _ in range(4))
     holder = next(answers) if asked.dedup_hash else None
     return Live(
         _row(row),
         None if isinstance(score, Exception) else score,
         NOT_A_STRING if isinstance(body, Exception) else body or None,
         None if isinstance(holder, Exception) or holder is None else _text(holder),
+        None if isinstance(letter, Exception) else letter,
     )
 
 

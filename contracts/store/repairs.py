@@ -31,13 +31,15 @@ class Repairs:
 
     async def job(
         self, pool: str, job_id: str, tenant_id: str, epoch: int, version: str, fields: Mapping[str, str],
-        score: float | None, event: ProjectionRebuilt, write_id: str,
+        score: float | None, letter: float | None, event: ProjectionRebuilt, write_id: str,
     ) -> replies.Reply:  # fmt: skip
-        """Make a job's hash and its place in the list anew; CONFLICT when it is not what it was any more."""
-        ring = KeyRing(pool, [keys.log(pool), keys.meta(pool), keys.job(pool, job_id), keys.jobs(pool, tenant_id)])
+        """Make a job's hash and its place in the lists anew; CONFLICT when it is not what it was any more."""
+        fixed = [keys.log(pool), keys.meta(pool), keys.job(pool, job_id), keys.jobs(pool, tenant_id)]
+        ring = KeyRing(pool, [*fixed, keys.dead_letters(pool)])
         write = encode(Write(SUBJECT, (event,), of_job=False), ring)
         flat = orjson.dumps([text for pair in fields.items() for text in pair])
-        args = [0, write_id, epoch, version, flat, "" if score is None else score, write]
+        scores = ["" if each is None else each for each in (score, letter)]
+        args = [0, write_id, epoch, version, flat, scores[0], write, scores[1]]
         return replies.reply(await self._call("rebuild", ring.keys, args))
 
     async def counters(

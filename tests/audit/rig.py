@@ -53,6 +53,14 @@ class Lived:
         await pool.cancel(self.open.pop(0))
         return self
 
+    async def dead_letter(self) -> str:
+        """A job that failed for good."""
+        job_id, error = await self.pool.job(), ev.ErrorFacts(code="worker_lost", retryable=True)
+        failed = ev.JobFailed(error=error, attempts=1, dead_lettered=True)
+        write = Write(job_id, (failed,), guard=JobGuard(), closes_for=TENANT)
+        assert (await self.store.jobs.append(POOL, write, "d")).applied
+        return job_id
+
     async def seal(self) -> None:
         archivist = self.pool.archivist(config=SIGNS)
         await archivist.run_once()

@@ -232,6 +232,17 @@ async def a_job_that_is_none_is_listed(lived: Lived) -> Place:
     return "lists", TENANT
 
 
+async def a_dead_letter_is_not_listed(lived: Lived) -> Place:
+    job_id = await lived.dead_letter()
+    await lived.client.zrem(keys.dead_letters(POOL), job_id)
+    return "dead_letters", job_id
+
+
+async def a_job_that_is_none_is_a_dead_letter(lived: Lived) -> Place:
+    await lived.client.zadd(keys.dead_letters(POOL), {"job_x": 5})
+    return "dead_letters", "all"
+
+
 async def the_body_of_a_job_is_lost(lived: Lived) -> Place:
     await lived.client.delete(keys.body(POOL, lived.open[0]))
     return "bodies", lived.open[0]
@@ -284,7 +295,8 @@ LIVE: list[Plant] = [
     the_status_of_a_job_is_changed, a_job_is_removed, a_job_becomes_something_else,
     a_job_is_there_of_which_the_log_knows_nothing, the_count_of_open_jobs_is_changed,
     the_bytes_of_a_tenant_are_changed, an_ended_job_is_listed_as_open, a_job_is_taken_off_the_list,
-    a_job_that_is_none_is_listed, the_body_of_a_job_is_lost, the_body_of_a_job_is_edited, a_dedup_key_is_lost,
+    a_job_that_is_none_is_listed, a_dead_letter_is_not_listed, a_job_that_is_none_is_a_dead_letter,
+    the_body_of_a_job_is_lost, the_body_of_a_job_is_edited, a_dedup_key_is_lost,
     a_dedup_key_outlives_its_job, a_dedup_key_is_held_by_nobody, a_planned_delivery_is_lost,
 ]  # fmt: skip
 

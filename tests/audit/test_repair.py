@@ -28,6 +28,7 @@ TOGETHER: list[plants.Plant] = [
     plants.a_field_of_a_job_is_changed, plants.the_status_of_a_job_is_changed,
     plants.the_count_of_open_jobs_is_changed, plants.the_bytes_of_a_tenant_are_changed,
     plants.an_ended_job_is_listed_as_open, plants.a_job_that_is_none_is_listed,
+    plants.a_dead_letter_is_not_listed,
     plants.a_dedup_key_outlives_its_job, plants.a_dedup_key_is_held_by_nobody, plants.a_planned_delivery_is_lost,
 ]  # fmt: skip
 

@@ -1,8 +1,8 @@
 -- rebuild: a job of the live state is what the log says of it
--- KEYS  1 log stream   2 meta hash   3 job hash   4 tenant's list zset
+-- KEYS  1 log stream   2 meta hash   3 job hash   4 tenant's list zset   5 zset of dead letters
 -- ARGV  1 now_ms or 0   2 write id   3 epoch of the log that was folded   4 what the job was then: '<n> <p>', 'none' or 'other'
 --       5 JSON list of field, value, ...: a value of '' removes the field   6 score in the list, '' to be in none
---       7 write (prelude): projection.rebuilt
+--       7 write (prelude): projection.rebuilt   8 score among the dead letters, '' to be none
 -- Reply APPLIED position | CONFLICT
 -- Events as given
 -- Guard the epoch; the job as it was when it was compared: whoever wrote meanwhile is right; a write id seen before is answered again
@@ -28,6 +28,7 @@ local function rebuild(keys, args)
   end
   if redis.call('TYPE', keys[4]).ok ~= 'zset' then redis.call('DEL', keys[4]) end
   if args[6] == '' then redis.call('ZREM', keys[4], job) else redis.call('ZADD', keys[4], args[6], job) end
+  if args[8] == '' then redis.call('ZREM', keys[5], job) else redis.call('ZADD', keys[5], args[8], job) end
   local p = append(keys, keys[1], id_for(args[1]), w)
   keep_op(keys[2], args[2], p)
   return {WORDS.applied, p}
