@@ -17,6 +17,7 @@ from contracts.archive import Archive
 from contracts.artifacts.local import LocalObjects
 from contracts.ids import is_job_id
 from contracts.positions import entry_key
+from contracts.retention import Kept
 from contracts.settings import Settings
 from contracts.store import Store, keys
 from contracts.store.attempts import Attempt
@@ -33,7 +34,7 @@ from tests.store.play import POOL, Play
 CONNECTIONS = int(os.environ.get("HEADRACE_TEST_RECONNECTS", "16"))  # each client; 200 are the whole case: 40 s
 SEED = int(os.environ.get("HEADRACE_TEST_SEED", "6"))
 IS_WHOLE = CONNECTIONS >= 100  # then servers are processes, and are killed
-KEPT = replace(AT_ONCE, completed_ms=3_600_000, failed_ms=3_600_000)
+KEPT = replace(AT_ONCE, kept=Kept(3_600, 3_600))
 
 
 async def test_each_event_is_told_once_or_lies_in_a_gap_that_is_told(own_server: Server, tmp_path: Path) -> None:
