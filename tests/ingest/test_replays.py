@@ -50,7 +50,8 @@ async def test_a_replay_shows_what_the_log_and_its_archive_hold(api: Api, play: 
     await seal_and_trim(log, 6)
 
     told = await replay(api)
-    failures = await replay(api, {"filters": {"type": "job.completed"}})
+    failures = await replay(api, {"filters": {"type": "job.completed", "model": "draw"}})
+    assert [name for name, _, _ in await replay(api, {"filters": {"model": "echo"}})] == ["end"]
 
     assert [data for _, _, data in told[:-1]] == listed
     assert told[-1] == ("end", "", {"reason": "done", "count": len(listed)})
