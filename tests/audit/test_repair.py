@@ -8,7 +8,7 @@ import pytest
 
 from contracts import events as ev
 from contracts.archive import Archive
-from contracts.audit import Repaired, Scope, repair
+from contracts.audit import Beside, Repaired, Scope, repair
 from contracts.audit.repair import CHAIN, LOG
 from contracts.audit.verify import EVERYTHING
 from contracts.job import JobStatus
@@ -41,7 +41,7 @@ async def mend(lived: Lived, scope: Scope = EVERYTHING) -> Repaired:
     """As a new process."""
     archive = Archive(lived.store, lived.pool.objects)
     replan = Replanner(lived.store, archive, POOL, "https://here.example")
-    beside = [SnapshotAudit(lived.store, POOL), UsageAudit(lived.store, POOL)]
+    beside: list[Beside] = [SnapshotAudit(lived.store, POOL), UsageAudit(lived.store, POOL)]
     return await repair(lived.store, archive, POOL, scope, beside, replan, "a test", "key_op")
 
 
@@ -186,6 +186,21 @@ async def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(lived: L
     assert (await mend(lived)).after.ok
     rows = [each.row for each in await rebuilt(lived)]
     assert sorted(rows) == sorted(lived.open[:4])
+
+
+async def test_two_repairs_at_once_do_everything_once(lived: Lived) -> None:
+    """Both saw the same, so both would add the same to a counter."""
+    for job_id in lived.open[:3]:
+        await lived.client.hset(keys.job(POOL, job_id), "pr", "high")
+    await plants.a_dedup_key_is_held_by_nobody(lived)
+    await lived.client.hincrby(keys.usage(POOL), "bytes", -7)
+
+    found = await asyncio.gather(*(mend(lived) for _ in range(3)))
+    last = await mend(lived)
+
+    assert last.after.ok
+    rows = [each.row for each in await rebuilt(lived)]
+    assert sorted(rows) == sorted([*lived.open[:3], "job_x", "bytes"]), found
 
 
 async def test_jobs_come_and_go_while_it_repairs(pool: Pool) -> None:

@@ -15,11 +15,12 @@ import orjson
 
 from contracts.archive import Archive
 from contracts.artifacts.local import LocalObjects
-from contracts.audit import verify
+from contracts.audit import Beside, verify
 from contracts.store import Store, keys
 from contracts.usage.audit import UsageAudit
 from contracts.wire import Entry
 from headrace.stack.plan import SERVICES
+from services.scheduler.audit import SnapshotAudit
 from tests.harness.audit import Verdict, audit
 from tests.harness.processes import Process
 from tests.harness.tail import LIMIT_S, LogTail, eventually
@@ -128,7 +129,8 @@ class Stack(Up):
         verdict = await audit(self.store, POOL, self.jobs, self.log.begin)
         verdict.must_hold()
         archive = Archive(self.store, LocalObjects(self.folder / "d" / "archive"))
-        verified = await verify(self.store, archive, POOL, beside=[UsageAudit(self.store, POOL)])
+        beside: list[Beside] = [SnapshotAudit(self.store, POOL), UsageAudit(self.store, POOL)]
+        verified = await verify(self.store, archive, POOL, beside=beside)
         assert verified.ok, (verified.findings.kept, [each.sample for each in verified.projections])
         return verdict
 
