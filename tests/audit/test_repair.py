@@ -161,6 +161,24 @@ async def test_who_writes_between_the_look_and_the_repair_is_right(lived: Lived,
         assert (await mend(lived)).after.ok
 
 
+async def test_a_key_that_is_taken_between_the_look_and_the_repair_stays_with_who_took_it(lived: Lived) -> None:
+    await plants.a_dedup_key_is_held_by_nobody(lived)
+    held, call = keys.dedup_in_flight(POOL, TENANT), lived.store.repairs.dedup_key
+    taken: list[bytes] = []
+
+    async def late(*args: Any, **kwargs: Any) -> Reply:
+        await lived.client.hdel(held, "cd" * 16)
+        taken.append((await lived.submitted(dedup="cd" * 16)).encode())
+        return await call(*args, **kwargs)
+
+    lived.store.repairs.dedup_key = late  # type: ignore[method-assign]
+    found = await mend(lived)
+
+    assert [row for row, _ in found.done.left] == ["job_x"]
+    assert [await lived.client.hget(held, "cd" * 16)] == taken
+    assert found.after.ok
+
+
 async def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(lived: Lived) -> None:
     call = lived.store.repairs.job
     for job_id in lived.open[:4]:
