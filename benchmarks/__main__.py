@@ -27,6 +27,7 @@ NAMES = (
     "delivery_kills",
     "delivery_restart",
     "archiving",
+    "live_streams",
 )
 COMMAND = "make bench"
 
