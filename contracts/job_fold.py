@@ -89,14 +89,20 @@ def _value(attribute: str, text: str) -> object:
 
 
 def from_hash(job_id: str, raw: Mapping[str, str]) -> JobState | None:
-    """Read the folded state from the job hash; None when the hash is empty (never admitted, or forgotten)."""
+    """Read the folded state from the job hash; None when the hash is empty (never admitted, or forgotten).
+
+    Raises Corrupt.
+    """
     if "s" not in raw:
         return None
     offers: dict[str, tuple[str, int]] = {}
     values: dict[str, object] = {}
-    for name, value in raw.items():
-        if name.startswith(OFFER_PREFIX):
-            _apply_offer(offers, name[len(OFFER_PREFIX) :], value)
-        elif name in _ATTRIBUTES:
-            values[_ATTRIBUTES[name]] = _value(_ATTRIBUTES[name], value)
-    return JobState(job_id, int(raw["n"]), raw["p"], offers=offers, **values)  # type: ignore[arg-type]
+    try:
+        for name, value in raw.items():
+            if name.startswith(OFFER_PREFIX):
+                _apply_offer(offers, name[len(OFFER_PREFIX) :], value)
+            elif name in _ATTRIBUTES:
+                values[_ATTRIBUTES[name]] = _value(_ATTRIBUTES[name], value)
+        return JobState(job_id, int(raw["n"]), raw["p"], offers=offers, **values)  # type: ignore[arg-type]
+    except (ValueError, KeyError) as error:
+        raise Corrupt(job_id, f"its hash cannot be read: {error}") from error

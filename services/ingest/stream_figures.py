@@ -4,7 +4,7 @@ Promises: labels are kinds of streams (`job`, `tenant`, `user`, `pool`, `workers
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -24,6 +24,7 @@ class StreamFigures:
         self._gaps: Counter[str] = Counter()
         self._resumes: Counter[str] = Counter()
         self.lag = Durations()
+        self.readers: dict[str, Callable[[], float]] = {}  # of the log of each pool: how long ago it was read
 
     @contextmanager
     def client(self, kind: str) -> Iterator[None]:
@@ -63,6 +64,13 @@ class StreamFigures:
             for kind, count in counts.items():
                 family.add_metric((kind,), count)
             yield family
+        age = GaugeMetricFamily(
+            "headrace_stream_reader_age_seconds", "How long ago the log was read, while anybody listens.",
+            labels=("pool",),
+        )  # fmt: skip
+        for pool, age_s in self.readers.items():
+            age.add_metric((pool,), age_s())
+        yield age
         lag = HistogramMetricFamily("headrace_stream_lag_seconds", "From the append of an event to its socket.")
         lag.add_metric((), self.lag.buckets(), self.lag.sum_s)
         yield lag

@@ -9,15 +9,21 @@ import asyncio
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import monotonic
+
+import structlog
 
 from contracts.archive.reading import Gone
 from contracts.errors import HeadraceError
 from contracts.store import Store
 from contracts.store.anchored import AnchoredTail, Forked
 from contracts.store.log import Poison, pause
+from contracts.telemetry import Logger
 from contracts.wire import Entry
 from services.ingest.live.records import Records
 from services.ingest.live.subscription import MOST_WAITING, Subscription
+
+log: Logger = structlog.get_logger(service="ingest")
 
 BLOCK_MS = 500
 AT_ONCE = 500
@@ -36,11 +42,16 @@ class Feed:
         self._begun = asyncio.Event()
         self._reader: AnchoredTail | None = None
         self._task: asyncio.Task[None] | None = None
+        self._read_s = monotonic()
 
     @property
     def is_followed(self) -> bool:
         """Whether anybody listens."""
         return bool(self._of_job or self._of_all)
+
+    def age_s(self) -> float:
+        """How long ago the log was read; 0 while nobody listens. Nothing to read is read within BLOCK_MS, too."""
+        return monotonic() - self._read_s if self.is_followed else 0.0
 
     @contextmanager
     def follow(self, job_id: str) -> Iterator[Listener]:
@@ -87,6 +98,7 @@ class Feed:
             self._begun.set()
         elif self._task is None or self._task.done():
             self._begun.clear()
+            self._read_s = monotonic()
             self._task = asyncio.create_task(self._read())
 
     def _listeners(self) -> list[Listener]:
@@ -104,7 +116,13 @@ class Feed:
                 failures += 1
                 await pause(failures, self._stop, random.random())
                 continue
-            failures = 0
+            except Exception:  # a reader that ended would leave all listeners with heartbeats and nothing else
+                log.exception("stream_reader_failed", pool=self._pool)
+                self._lose()
+                failures += 1
+                await pause(failures, self._stop, random.random())
+                continue
+            failures, self._read_s = 0, monotonic()
             for entry in entries:
                 self._tell(entry)
 

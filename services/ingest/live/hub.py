@@ -41,7 +41,8 @@ class Hub:
     def feed(self, pool: str) -> Feed:
         """Return what reads a pool's log."""
         if pool not in self._feeds:
-            self._feeds[pool] = Feed(self._context.store, pool, self._stop)
+            feed = self._feeds[pool] = Feed(self._context.store, pool, self._stop)
+            self.figures.readers[pool] = feed.age_s
         return self._feeds[pool]
 
     def of_tenants(self, pool: str) -> TenantFeed:

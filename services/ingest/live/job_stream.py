@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from time import monotonic
 
 from contracts.envelope import Origin
-from contracts.errors import HeadraceError, StoreUnavailable, Unconfirmed
+from contracts.errors import Corrupt, HeadraceError, StoreUnavailable, Unconfirmed
 from contracts.positions import Position, entry_ms, parse_position
 from contracts.store.jobs import MOST_EVENTS, History
 from contracts.wire import Entry
@@ -106,8 +106,8 @@ class JobStream:
                     await self._feed.begun()
                     yield await self._snapshot()
                 return
-            except Problem:
-                self._listener.is_over = True  # it is gone with what the store lost
+            except (Problem, Corrupt):
+                self._listener.is_over = True  # it is gone with what the store lost, or nobody can read it
             except (TimeoutError, HeadraceError):
                 yield BEAT
                 await asyncio.sleep(1)

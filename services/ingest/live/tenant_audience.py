@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+from contracts.errors import Corrupt
 from contracts.job import TERMINAL, JobState, JobStatus
 from contracts.wire import Entry
 from services.ingest.admission.draft import user_digest
@@ -59,7 +60,7 @@ class TenantAudience:
         meta = self._context.pool_of(job_id)
         try:
             return None if meta is None else await self._reader.details(Shown(meta, JobState(job_id)))
-        except Problem:  # forgotten meanwhile
+        except (Problem, Corrupt):  # forgotten meanwhile; or it cannot be read, and must not stand before all others
             return None
 
     def _fits(self, details: Details) -> bool:

@@ -1,23 +1,30 @@
 """What happens in one pool, as tenants and operators are told of it: made once from the pool's feed for all who listen.
 
 Promises: as the feed; while the store cannot say whose a job is, nothing is told and nothing is lost, up to MOST_AHEAD
-entries, beyond which listeners are told of a hole.
+entries, beyond which listeners are told of a hole; so they are of an entry that cannot be told in TRIES_MAX tries, and
+what follows it is told.
 """
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from contracts.errors import HeadraceError
+import structlog
+
+from contracts.errors import Unavailable
 from contracts.store.log import pause
+from contracts.telemetry import Logger
 from contracts.wire import Entry
 from services.ingest.live.feed import Feed, Listener
 from services.ingest.live.subscription import Subscription
 from services.ingest.live.viewer import Viewed, Viewer
 
+log: Logger = structlog.get_logger(service="ingest")
+
 MOST_AHEAD = 20_000
 LOOK_S = 1.0
+TRIES_MAX = 3
 
 TenantListener = Subscription[Viewed]
 
@@ -83,19 +90,30 @@ class TenantFeed:
             for listener in self._listeners():
                 listener.end()
 
-    async def _tell(self, entries: list[Entry], all_of_it: Listener) -> None:
-        failures = 0
+    async def _tell(self, entries: Sequence[Entry], all_of_it: Listener) -> None:
+        for viewed in await self._view(entries, all_of_it):
+            for listener in (*self._of_tenant.get(viewed.tenant_id, ()), *self._of_all):
+                listener.put(viewed)
+
+    async def _view(self, entries: Sequence[Entry], all_of_it: Listener) -> list[Viewed]:
+        """Return what is told of entries; of those that cannot be told for good, that there is a hole."""
+        failures, tries = 0, 0
         while not all_of_it.is_over:
             try:
-                shown = await self._viewer.show(entries, self._is_wanted, with_others=bool(self._of_all))
-            except HeadraceError:
+                return await self._viewer.show(entries, self._is_wanted, with_others=bool(self._of_all))
+            except Unavailable:
                 failures += 1
                 await pause(failures, self._never, random.random())
-                continue
-            for viewed in shown:
-                for listener in (*self._of_tenant.get(viewed.tenant_id, ()), *self._of_all):
-                    listener.put(viewed)
-            return
+            except Exception:  # one event that nobody foresaw must not stand before all others
+                tries += 1
+                if len(entries) > 1:
+                    return [viewed for entry in entries for viewed in await self._view([entry], all_of_it)]
+                if tries >= TRIES_MAX:
+                    log.exception("stream_entry_not_told", pool=self.pool, position=entries[0].position)
+                    for listener in self._listeners():
+                        listener.lose()
+                    return []
+        return []
 
     def _is_wanted(self, tenant_id: str) -> bool:
         return bool(self._of_all) or tenant_id in self._of_tenant
