@@ -46,11 +46,12 @@ class Counted(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Rows at `counted.upto`, and the server's time at that moment."""
+    """Rows at `counted.upto`; the server's time and the log's epoch at that moment."""
 
     counted: Counted
     rows: dict[Key, Row]
     now_ms: int
+    epoch: int = 1
 
 
 class UsageCalls:
@@ -69,6 +70,7 @@ class UsageCalls:
         """Return the rows of these days, of one tenant or of all. Raises StoreUnavailable."""
         pipe = self._client.pipeline(transaction=True)
         pipe.time()
+        pipe.hget(keys.meta(pool), "epoch")
         pipe.hgetall(keys.used(pool))
         for day in days:
             key = keys.used_on(pool, day_text(day))
@@ -77,13 +79,13 @@ class UsageCalls:
             else:
                 pipe.hscan(key, match=f"{tenant_id} *", count=MOST_FIELDS)
         try:
-            (seconds, micros), raw, *found = await pipe.execute()
+            (seconds, micros), epoch, raw, *found = await pipe.execute()
         except (*LOST, ResponseError) as error:
             raise StoreUnavailable(str(error)) from error
         told = found if tenant_id is None else [fields for _, fields in found]
         # A month of many tenants takes long enough to be in the way of others.
         rows = await asyncio.to_thread(_rows, days, told) if sum(map(len, told)) > MOST_AT_ONCE else _rows(days, told)
-        return Look(_counted(raw), rows, int(seconds) * 1000 + int(micros) // 1000)
+        return Look(_counted(raw), rows, int(seconds) * 1000 + int(micros) // 1000, int(epoch or 1))
 
     async def tally(
         self, pool: str, token: str, seen: Counted, upto: str, flights: str, rows: Mapping[Key, Row],

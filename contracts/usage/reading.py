@@ -36,7 +36,7 @@ class UsageReader:
     def __init__(self, store: Store, archive: Archive, pool: str) -> None:
         self._store, self._archive, self._pool = store, archive, pool
         self._rest: Counting | None = None  # of the log beyond what is counted
-        self._base = START  # up to where it was counted when the rest was begun
+        self._base = (START, 1)  # up to where it was counted when the rest was begun, and of which log
         self._since = START
         self._turn = asyncio.Lock()
 
@@ -44,10 +44,10 @@ class UsageReader:
         """Return what was used on these days, by one tenant or by all. Raises Unavailable."""
         async with self._turn:
             look = await self._store.usage.look(self._pool, days, tenant_id)
-            if self._rest is None or look.counted.upto != self._base:
-                self._base = look.counted.upto
+            if self._rest is None or (look.counted.upto, look.epoch) != self._base:
+                self._base = (look.counted.upto, look.epoch)
                 begun = look.counted
-                if self._base == START:
+                if begun.upto == START:
                     begun = begun._replace(upto=await self._archive.oldest(self._pool), since="")
                 self._since = begun.since or begun.upto
                 self._rest = Counting(self._store, self._archive, self._pool, begun)

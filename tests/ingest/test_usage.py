@@ -8,6 +8,7 @@ import structlog
 from contracts import events as ev
 from contracts.archive import Archive
 from contracts.artifacts import open_archive_objects
+from contracts.store import keys
 from contracts.times import DAY_MS, day_text, instant
 from contracts.usage import reading
 from contracts.usage.rows import Key
@@ -55,6 +56,12 @@ async def test_usage_is_exact_with_and_without_an_archivist(
     await run_job(api, play, 50)
     alone = await used(api)
     assert alone == [[2, 2, 750, 75, 0, 0]]
+    lost = await api.job()
+    assert await used(api) == [[3, 2, 750, 75, 0, 0]]
+    await api.store.client.xdel(keys.log("default"), await api.store.end_of_log("default"))
+    await api.store.client.delete(keys.job("default", lost))
+    await api.store.client.hincrby(keys.meta("default"), "epoch", 1)
+    assert await used(api) == alone  # the log that was folded is not this one
 
     await archive(api)
     assert await used(api) == alone
@@ -115,5 +122,6 @@ async def test_a_question_that_means_nothing_is_refused(api: Api) -> None:
     for query in (
         "from=2026-11-30&to=2026-11-30", "from=yesterday", "from=2026-1-2", "groupBy=tenantId", "groupBy=day,day",
         "groupBy=weather", "from=2020-01-01", "limit=10001", "tenantId=t_b", "cursor=x",
+        "format=xml",
     ):  # fmt: skip
         assert (await api.get(f"/v1/usage?{query}")).code in ("bad_parameter", "bad_cursor"), query

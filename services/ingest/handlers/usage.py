@@ -13,6 +13,7 @@ from contracts.archive import Archive
 from contracts.times import DAY_MS, instant
 from contracts.usage.reading import UsageReader, Used
 from services.ingest.context import Context
+from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, page_answer, read_limit
 from services.ingest.handlers.configured import ConfiguredHandlers
 from services.ingest.tenancy import Caller
@@ -41,7 +42,7 @@ class UsageHandler(ConfiguredHandlers):
         return await self._answer(request, read_usage_query(request.query, None, self._today()))
 
     async def _answer(self, request: web.Request, query: UsageQuery) -> web.Response:
-        is_csv = request.query.get("format", "csv" if "text/csv" in request.headers.get("Accept", "") else "") == "csv"
+        is_csv = _wants_csv(request)
         limit = read_limit(request, MOST_LINES, MOST_LINES if is_csv else None)
         question = f"usage\n{query.canonical}"
         place = self._place(question, request.query.get("cursor"))
@@ -49,7 +50,7 @@ class UsageHandler(ConfiguredHandlers):
         as_of_ms = min((each.as_of_ms for each in used.values()), default=0)
         lines, last = await asyncio.to_thread(_lines, query, used, place, limit, as_of_ms)
         since = [each.since_ms for each in used.values() if each.since_ms is not None]
-        about = {"asOf": instant(as_of_ms), "since": instant(min(since, default=None))}
+        about = {"asOf": instant(as_of_ms), "since": instant(max(since, default=None))}
         answer = page_answer(request, list(lines), self._cursor(question, last), about)
         if is_csv:
             answer.body = as_csv(query, lines).encode()
@@ -68,6 +69,14 @@ class UsageHandler(ConfiguredHandlers):
 
     def _today(self) -> int:
         return self._context.now_ms() // DAY_MS
+
+
+def _wants_csv(request: web.Request) -> bool:
+    accepts = "csv" if "text/csv" in request.headers.get("Accept", "") else "json"
+    form = request.query.get("format", accepts)
+    if form not in ("csv", "json"):
+        raise Problem("bad_parameter", "format is csv or json")
+    return form == "csv"
 
 
 def _lines(
