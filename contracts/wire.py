@@ -78,8 +78,12 @@ def decode(position: str, fields: Mapping[str, str] | Mapping[bytes, bytes]) -> 
         return _of_texts(position, cast(Mapping[str, str], fields))
     except (KeyError, ValueError) as error:  # UnicodeError among them
         # The name of a field that is missing, but no text of the entry: what is written down ends up in logs.
-        what = repr(error) if isinstance(error, KeyError) else type(error).__name__
+        what = f"no field {_text(error.args[0])}" if isinstance(error, KeyError) else type(error).__name__
         raise Corrupt(position, f"the entry cannot be read: {what}") from error
+
+
+def _text(name: str | bytes) -> str:
+    return name.decode() if isinstance(name, bytes) else name
 
 
 def _of_bytes(position: str, raw: Mapping[bytes, bytes]) -> Entry:
@@ -93,6 +97,6 @@ def _of_bytes(position: str, raw: Mapping[bytes, bytes]) -> Entry:
 def _of_texts(position: str, raw: Mapping[str, str]) -> Entry:
     event_type, _, version = raw["t"].partition("/")
     return Entry(
-        position, event_type, raw["j"], raw["d"].encode(), int(version or 1), int(raw.get("n", 0)),
-        int(raw.get("f", 0)), raw.get("p", ""), "h" in raw,
+        position, event_type, raw["j"], raw["d"].encode(), int(version or 1), int(raw.get("n", "0").encode()),
+        int(raw.get("f", "0").encode()), raw.get("p", ""), "h" in raw,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from contracts.archive.lines import split
 from contracts.archive.names import in_order, parse_key
 from contracts.archive.segments import lines_of
 from contracts.errors import Corrupt
+from contracts.store.log import Poison
 
 FIELD = st.one_of(st.binary(max_size=20), st.text(max_size=20).map(lambda text: text.encode("utf-8", "replace")))
 FIELDS = st.lists(FIELD, min_size=1, max_size=6).map(tuple)
@@ -29,6 +30,20 @@ def a_run(count: int = 20) -> list[Record]:
     return [
         Record(f"{5 + n}-0", (b"t", b"job.created", b"j", b"job_%d" % n, b"d", b'{"n":%d}' % n)) for n in range(count)
     ]
+
+
+@pytest.mark.parametrize("gone", [b"t", b"j", b"d"])
+def test_a_field_that_is_missing_is_told_alike_of_log_and_archive(gone: bytes) -> None:
+    """What reads texts and what reads bytes say the same of an entry that cannot be read."""
+    fields = {b"t": b"job.created", b"j": b"job_1", b"d": b"{}", b"n": "\N{ARABIC-INDIC DIGIT THREE}".encode()}
+    whole = Record("7-0", tuple(text for pair in fields.items() for text in pair))
+    part = Record("8-0", tuple(text for pair in fields.items() if pair[0] != gone for text in pair))
+    _, packed = seal("default", 1, START_DIGEST, [whole, part])
+
+    entries = split(lines_of(packed, "here"), "here").entries()
+
+    assert entries == [whole.entry(), part.entry()]
+    assert all(isinstance(entry, Poison) for entry in entries)
 
 
 @given(runs(), st.binary(min_size=32, max_size=32))
