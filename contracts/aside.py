@@ -47,6 +47,7 @@ def answer(work: Work) -> int:
     os.nice(asked["nice"])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     sys.stdout.buffer.write(orjson.dumps(asyncio.run(_answered(work, settings, asked["question"]))))
+    sys.stdout.buffer.flush()
     return 0
 
 
@@ -96,5 +97,7 @@ def addresses_of(url: str) -> set[Any]:
 
 
 def _end_with_parent() -> None:
-    sys.stdin.buffer.read()  # ends when the other end is closed, however that came about
+    # Ends when the other end is closed, however that came about. Past Python's own buffer, whose lock a thread that
+    # still reads at the end of the process would hold.
+    os.read(0, 1)
     os._exit(3)

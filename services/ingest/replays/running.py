@@ -130,6 +130,9 @@ async def _answer(module: str, asked: bytes) -> JsonObject:
             told += more
         if len(told) > ANSWER_BYTES:
             return {"problem": _problem("too_large", "its answer is too large; ask about less")}
+        if status := await process.wait():
+            log.warning("replay_failed", module=module, status=status)
+            return {"problem": _problem("failed", "the process that computed it ended")}
         found = orjson.loads(told)
         assert isinstance(found, dict)
         return found
