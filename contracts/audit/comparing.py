@@ -91,9 +91,11 @@ class Comparing:
         await self._compare_planned(bodies, planned_to, set_aside)
 
     def _compare_body(self, job_id: str, live: Live) -> None:
-        if job_id in self._audit.hashes.erased:
-            return
         self._bodies.rows += 1
+        if job_id in self._audit.hashes.erased:  # with the event that says so
+            if live.body is not None:
+                self._bodies.differs(job_id, "it was erased, and its content is still there")
+            return
         digest = self._audit.hashes.digests.get(job_id, "")
         if live.body is None or live.body == NOT_A_STRING:
             self._bodies.differs(job_id, "its body is lost")

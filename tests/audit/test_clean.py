@@ -6,6 +6,7 @@ import random
 import orjson
 import pytest
 
+from contracts import events as ev
 from contracts.audit import Scope, Verdict
 from contracts.deliveries import Attempted, Settlement
 from contracts.store import keys
@@ -36,6 +37,12 @@ async def test_keys_webhooks_and_bodies_as_the_api_makes_them_are_right(lived: L
     settled = Settlement(delivery, ENDPOINT, 1, {"state": "delivered"}, Attempted(True, "http_200", 3), keep_s=60)
     await lived.store.deliveries.settle(POOL, settled, [attempted(delivery, job_id, 1, None)])
     await lived.client.delete(keys.delivery(POOL, delivery))  # its time to be kept is over
+    given_up = await lived.delivered(lived.ended[1], 1_000_000_000_000)  # by an erasure, or behind a circuit
+    said = ev.WebhookExhausted(
+        delivery_id=given_up, job_id=lived.ended[1], event_type="job.cancelled", attempts=1, outcome="erased"
+    )
+    await lived.store.note(POOL, given_up, said, "x")
+    await lived.client.delete(keys.delivery(POOL, given_up))
     _, unplannable = await lived.hooked()
     await lived.client.delete(keys.delivery(POOL, unplannable))
     (position, _) = (await lived.entries())[-1]
@@ -45,7 +52,7 @@ async def test_keys_webhooks_and_bodies_as_the_api_makes_them_are_right(lived: L
 
     assert (verdict.findings.kept, [text for each in verdict.projections for text in each.sample]) == ([], [])
     rows = {each.name: each.rows for each in verdict.projections}
-    assert (rows["dedup"], rows["bodies"], rows["deliveries"]) == (2, 18, 3)
+    assert (rows["dedup"], rows["bodies"], rows["deliveries"]) == (2, 18, 4)
 
 
 async def test_an_audit_of_one_job_or_one_tenant_looks_at_nothing_else(lived: Lived) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from contracts import events as ev
 from contracts import ids
 from contracts.archive import seal
 from contracts.archive.checkpoints import SECRET, Signer
@@ -15,6 +16,7 @@ from contracts.archive.segments import parse
 from contracts.events import Event
 from contracts.store import keys
 from contracts.store.records import Record
+from contracts.store.write import JobGuard, Write
 from tests.archivist.rig import POOL, TENANT
 from tests.audit.rig import Lived, attempted, edited
 
@@ -254,6 +256,12 @@ async def the_body_of_a_job_is_edited(lived: Lived) -> Place:
     return "bodies", job_id
 
 
+async def the_content_of_an_erased_job_is_still_there(lived: Lived) -> Place:
+    write = Write(lived.ended[0], (ev.JobErased(by="key_op", reason="asked"),), guard=JobGuard())
+    assert (await lived.store.jobs.append(POOL, write, "e")).applied
+    return "bodies", lived.ended[0]
+
+
 async def a_dedup_key_is_lost(lived: Lived) -> Place:
     job_id = await lived.submitted(dedup="ab" * 16)
     await lived.client.delete(keys.dedup_in_flight(POOL, TENANT))
@@ -296,7 +304,8 @@ LIVE: list[Plant] = [
     a_job_is_there_of_which_the_log_knows_nothing, the_count_of_open_jobs_is_changed,
     the_bytes_of_a_tenant_are_changed, an_ended_job_is_listed_as_open, a_job_is_taken_off_the_list,
     a_job_that_is_none_is_listed, a_dead_letter_is_not_listed, a_job_that_is_none_is_a_dead_letter,
-    the_body_of_a_job_is_lost, the_body_of_a_job_is_edited, a_dedup_key_is_lost,
+    the_body_of_a_job_is_lost, the_body_of_a_job_is_edited,
+    the_content_of_an_erased_job_is_still_there, a_dedup_key_is_lost,
     a_dedup_key_outlives_its_job, a_dedup_key_is_held_by_nobody, a_planned_delivery_is_lost,
 ]  # fmt: skip
 

@@ -14,6 +14,7 @@ from contracts.audit.verify import EVERYTHING
 from contracts.job import JobStatus
 from contracts.store import Store, keys
 from contracts.store.replies import Reply
+from contracts.store.write import JobGuard, Write
 from contracts.usage.audit import UsageAudit
 from services.notifier.replanning import Replanner
 from services.scheduler.audit import SnapshotAudit
@@ -258,6 +259,37 @@ async def test_a_job_that_was_set_aside_is_served_again(store: Store, store_url:
 
         assert (before.ok, found.after.ok, found.done.left) == (False, True, [])
         assert {await worker.run_next(), await worker.run_next()} == {lost, changed}
+        await eventually(lambda: aside(store), lambda count: count == b"0")
+
+
+async def test_a_job_that_was_set_aside_for_a_damaged_entry_is_named_with_the_way_out(
+    store: Store, store_url: str, pool: Pool
+) -> None:
+    """Its end cannot be read: the log's folds think that it waits, the store that it was cancelled."""
+    log, lived, job_id = Log(store), Lived(pool), await submit(store)
+    hash_key = keys.job(POOL, job_id)
+    entry = {
+        "t": "job.cancelled",
+        "j": job_id,
+        "n": 2,
+        "f": 0,
+        "p": await store.client.hget(hash_key, "p"),
+        "d": "{not",
+    }
+    position: Any = await store.client.xadd(keys.log(POOL), entry)  # type: ignore[arg-type]
+    await store.client.hset(hash_key, mapping={"s": "cancelled", "n": 2, "p": position})
+    async with candidate(store_url), (await Worker(store).register()).beating() as worker:
+        await log.wait_for("scheduler.mismatch")
+
+        found = await mend(lived)
+        again = Write(
+            job_id, (ev.JobRetried(by="key/op", from_status="cancelled", run=2, max_attempts=3),),
+            guard=JobGuard(sequence=2), opens_for="t_a",
+        )  # fmt: skip
+        assert (await store.jobs.append(POOL, again, "again")).applied
+
+        assert "headrace jobs retry" in dict(found.done.left)[job_id]
+        assert await worker.run_next() == job_id
         await eventually(lambda: aside(store), lambda count: count == b"0")
 
 
