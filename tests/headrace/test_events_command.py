@@ -114,7 +114,6 @@ def test_the_past_is_shown_as_a_stream_as_it_stood_and_under_another_policy(up: 
     state = headrace(up, "replay", "state", "--at", listed[0]["position"], "--job", job_id, "-o", "json")
     whatif = headrace(up, "replay", "whatif", "--set", "leadSeconds=30", "-o", "json")
     assert whatif.exit_code == 0, whatif.err
-    wrong = headrace(up, "replay", "whatif", "--since", "2020-01-01T00:00:00Z", "--until", "2020-01-02T00:00:00Z")
     listing = headrace(up, "replay", "list", "-o", "json")
     assert listing.exit_code == 0, listing.err
     known = listing.json["data"]
@@ -125,7 +124,6 @@ def test_the_past_is_shown_as_a_stream_as_it_stood_and_under_another_policy(up: 
     assert (then["id"], then["status"], then["sequence"]) == (job_id, "queued", 1)
     assert whatif.json["data"][0]["of"] == "all", whatif.err
     assert whatif.json["data"][0]["p99SAfter"] >= 0
-    assert (wrong.exit_code, "no_jobs" in wrong.err) == (1, True)
     assert [each["mode"] for each in known[:2]] == ["project", "stream"]
     assert headrace(up, "replay", "delete", known[0]["id"]).exit_code == 0
     assert headrace(up, "replay", "list", "-o", "json").json["data"] == known[1:]
