@@ -4,7 +4,7 @@ Promises: `remove` may be repeated after any failure and comes to the same end; 
 only if no other job that is kept, or was just submitted, names it. What lies in the archive is its leader's to remove.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import orjson
 
 from contracts.artifacts import Shelf
 from contracts.errors import Corrupt
+from contracts.events import ArtifactDeleted
 from contracts.file_inputs import ARTIFACT_POOLS
 from contracts.ids import is_upload_id, job_of, minted_ms
 from contracts.store import Store
@@ -71,8 +72,9 @@ async def remove(store: Store, shelf: Shelf, run: Run, pool: str, erasure: Erasu
     await store.erasing.live(pool, job_id)
     if erasure.key_hash is not None:
         await store.erasing.claim(tenant_id, erasure.key_hash, job_id)
-    artifacts: int = await run(shelf.erase, pool, job_id, tenant_id, erasure.at_ms)
-    return Removed(deliveries, artifacts, await remove_files(store, shelf, run, pool, erasure))
+    artifacts: list[str] = await run(shelf.erase, pool, job_id, tenant_id, erasure.at_ms)
+    await _tell(store, pool, erasure, artifacts)
+    return Removed(deliveries, len(artifacts), await remove_files(store, shelf, run, pool, erasure))
 
 
 async def remove_files(store: Store, shelf: Shelf, run: Run, pool: str, erasure: Erasure) -> int:
@@ -80,8 +82,16 @@ async def remove_files(store: Store, shelf: Shelf, run: Run, pool: str, erasure:
     count = 0
     for file_id, its_pool in (erasure.files or {}).items():
         if not await _is_used(store, erasure, pool, file_id):
-            count += await run(shelf.erase, its_pool, job_of(file_id), erasure.tenant_id, erasure.at_ms)
+            gone: list[str] = await run(shelf.erase, its_pool, job_of(file_id), erasure.tenant_id, erasure.at_ms)
+            await _tell(store, its_pool, erasure, gone)
+            count += len(gone)
     return count
+
+
+async def _tell(store: Store, pool: str, erasure: Erasure, artifact_ids: Sequence[str]) -> None:
+    for artifact_id in artifact_ids:
+        event = ArtifactDeleted(artifact_id=artifact_id, job_id=erasure.job_id, tenant_id=erasure.tenant_id)
+        await store.note(pool, artifact_id, event, f"deleted {artifact_id}")
 
 
 async def _is_used(store: Store, erasure: Erasure, pool: str, file_id: str) -> bool:

@@ -93,6 +93,17 @@ def erased_key(pool: str, job_id: str) -> str:
     return f"{folder_key(pool, job_id)}erased.json"
 
 
+def recorded(key: str) -> str:
+    """Return the id of the file whose record lies there; '' for anything else.
+
+    >>> recorded("default/job_1/art_1.json"), recorded("default/job_1/art_1.content.json")
+    ('art_1', '')
+    """
+    name = key.rpartition("/")[2]
+    stem = name.removesuffix(_RECORD)
+    return stem if stem != name and stem.startswith("art_") and "." not in stem else ""
+
+
 def folder_key(pool: str, job_id: str) -> str:
     """Return the folder of a job's files. Raises ValueError for a name that could leave it."""
     return f"{_checked(pool)}/{_checked(job_id)}/"

@@ -7,6 +7,7 @@ after. Does not look inside a file and does not judge who may read it.
 
 import hashlib
 from collections.abc import Iterable
+from itertools import groupby
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ from contracts.artifacts.records import (
     erased_key,
     folder_key,
     record_key,
+    recorded,
 )
 from contracts.events import ArtifactRef
 from contracts.ids import job_of
@@ -56,14 +58,42 @@ class Shelf:
         """Return what is said of an erased job; None for any other. Raises StoreAway."""
         return read_note(self.objects, erased_key(pool, job_id), ErasedFolder)
 
-    def erase(self, pool: str, job_id: str, tenant_id: str, now_ms: int) -> int:
-        """Remove all files of a job, and keep late ones away; returns how many there were. Raises StoreAway."""
+    def erase(self, pool: str, job_id: str, tenant_id: str, now_ms: int) -> list[str]:
+        """Remove all files of a job, and keep late ones away; returns the ids of those there were. Raises StoreAway."""
         mark = erased_key(pool, job_id)
         if self.erased(pool, job_id) is None:
             write_note(self.objects, mark, ErasedFolder(tenant_id=tenant_id, erased_ms=now_ms))
         found = [each.key for each in self.objects.list(folder_key(pool, job_id)) if each.key != mark]
         self._remove(found)
-        return sum(key.endswith(".json") and not key.endswith(".content.json") for key in found)
+        return [artifact_id for key in found if (artifact_id := recorded(key))]
+
+    def outlived(self, pool: str, before_ms: int, now_ms: int, most: int) -> list[ArtifactRecord]:
+        """Return up to `most` files whose time is over, looking at what lies here since before `before_ms`.
+
+        What such a folder holds without a record goes at once: a killed process left it, or its job is erased.
+        """
+        expired: list[ArtifactRecord] = []
+        for folder, listed in groupby(self.objects.list(f"{pool}/"), key=lambda each: each.key.rpartition("/")[0]):
+            if len(expired) >= most:
+                break
+            objects = list(listed)
+            if max(each.modified_ms for each in objects) < before_ms:
+                expired += self._outlived(folder, [each.key for each in objects], now_ms)
+        return expired[:most]
+
+    def _outlived(self, folder: str, found: list[str], now_ms: int) -> list[ArtifactRecord]:
+        records = {key: read_note(self.objects, key, ArtifactRecord) for key in found if recorded(key)}
+        kept = {key for key, record in records.items() if record is not None}
+        kept |= {f"{folder}/{record.stored_as}" for record in records.values() if record is not None}
+        self._remove(key for key in found if key not in kept)
+        return [record for record in records.values() if record is not None and record.expires_at_ms <= now_ms]
+
+    def remove(self, pool: str, record: ArtifactRecord) -> None:
+        """Remove a file, and its record last. Raises StoreAway."""
+        content = _key_of(pool, record)
+        if content is not None:
+            self.objects.delete(content)
+        self.objects.delete(record_key(pool, job_of(record.id), record.id))
 
     def _remove(self, found: Iterable[str]) -> None:
         for key in found:

@@ -5,7 +5,7 @@ The log carries scheduling facts only: prompts, inputs, results and error texts 
 Units are in the names; `_ms` without more is a duration, `_at_ms` a wall time of the server.
 """
 
-from contracts.events.archive import ArchiveErased, LogCheckpointed
+from contracts.events.archive import ArchiveErased, ArtifactDeleted, ArtifactExpired, LogCheckpointed
 from contracts.events.audit import AuditVerified, ProjectionRebuilt
 from contracts.events.configuration import (
     KeyCreated,
@@ -129,6 +129,8 @@ __all__ = [
     "WEBHOOK_EVENTS",
     "Acted",
     "ArchiveErased",
+    "ArtifactDeleted",
+    "ArtifactExpired",
     "ArtifactRef",
     "ArtifactUploadStarted",
     "ArtifactUploaded",

@@ -15,6 +15,26 @@ class ArchiveErased(Event):
     reason: str = ""
 
 
+class ArtifactExpired(Event):
+    """archivist: a stored file was kept for its time, and is removed; its id is the subject."""
+
+    TYPE: ClassVar[str] = "artifact.expired"
+    artifact_id: str
+    job_id: str
+    tenant_id: str
+    reason: str = "expired"
+
+
+class ArtifactDeleted(Event):
+    """ingest or archivist: a stored file was removed with its job, before its time; its id is the subject."""
+
+    TYPE: ClassVar[str] = "artifact.deleted"
+    artifact_id: str
+    job_id: str
+    tenant_id: str
+    reason: str = "erased"
+
+
 class LogCheckpointed(Event):
     """archivist: the archive up to `position` has this digest, signed (`contracts/archive/checkpoints.py`)."""
 

@@ -25,6 +25,8 @@ class ArchivistConfig:
     checkpoint_ms: int = 600_000
     usage_ms: int = 400 * 86_400_000  # how long the days of usage are kept
     lease_ms: int = 10_000
+    artifacts_ms: int = 604_800_000  # how long files are kept; each says itself until when
+    sweep_ms: int = 3_600_000  # between two looks at all of them
 
     @property
     def look_ms(self) -> int:
@@ -41,6 +43,7 @@ def make_config(settings: Settings) -> ArchivistConfig:
         known_for_s=max(1, round(retention.idempotency_s)),
         checkpoint_ms=_ms(archive.checkpoint_s),
         usage_ms=_ms(retention.usage_s),
+        artifacts_ms=_ms(retention.artifacts_s),
     )
 
 

@@ -1,18 +1,21 @@
-"""Finishing what was asked to be erased: what lies beside segments, and all that whoever was asked did not get to.
+"""Finishing what was asked to be erased, and removing files whose time is over.
 
 Promises: may be killed anywhere and repeated; what waits is ended only when nothing of it is left; a store of files
 that is away puts an erasure off, and nothing else.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 
 from contracts.archive import Archive
 from contracts.artifacts import Shelf
 from contracts.erasure import Erasure, read_erasure, remove, remove_files, sent_files
+from contracts.events import ArtifactExpired
+from contracts.ids import job_of
 from contracts.store import Store
 
 MOST = 200  # in one pass over the archive
+MOST_EXPIRED = 1_000  # files removed after one look at all of them
 
 
 class PoolEraser:
@@ -40,3 +43,23 @@ class PoolEraser:
                 erasure = replace(erasures[job_id], files=sent_files(body))
                 await remove_files(self._store, self._shelf, run, self._pool, erasure)
             yield
+
+
+class PoolSweeper:
+    """Removes the files of one pool whose time is over. Beside the archive's own work: a look may take minutes."""
+
+    def __init__(self, store: Store, archive: Archive, shelf: Shelf, pool: str, keep_ms: int) -> None:
+        self._store, self._archive, self._shelf, self._pool, self._keep_ms = store, archive, shelf, pool, keep_ms
+
+    async def sweep(self, now_ms: int, leads: Callable[[], bool]) -> int:
+        """Remove them while this process `leads`; returns how many. Raises Unavailable."""
+        count, run = 0, self._archive.run
+        expired = await run(self._shelf.outlived, self._pool, now_ms - self._keep_ms, now_ms, MOST_EXPIRED)
+        for record in expired:
+            if not leads():
+                break
+            event = ArtifactExpired(artifact_id=record.id, job_id=job_of(record.id), tenant_id=record.tenant_id)
+            await self._store.note(self._pool, record.id, event, f"expired {record.id}")
+            await run(self._shelf.remove, self._pool, record)
+            count += 1
+        return count

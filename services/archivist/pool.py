@@ -28,12 +28,13 @@ from contracts.store.write import Write
 from contracts.telemetry import Logger
 from services.archivist import adopting, checkpoints, sealing
 from services.archivist.config import ArchivistConfig
-from services.archivist.erasing import PoolEraser
+from services.archivist.erasing import PoolEraser, PoolSweeper
 from services.archivist.forgetting import forgettable, postponed
 from services.archivist.usage import UsageKeeper
 
 MOST_FORGOTTEN = 100  # in one call
 ERASE_AGAIN_MS = 10_000  # after one that failed
+FIRST_SWEEP_MS = 60_000  # after it took the lead: what was left then is more pressing
 ELSEWHERE = (
     "HEADRACE_ARCHIVE__URL: the archive of pool {pool} lies elsewhere: a directory serves one host, and another one "
     "was given before; give that one, or an object store that all hosts reach"
@@ -57,11 +58,13 @@ class PoolArchivist:
         self._store, self._archive, self._place, self._pool, self._config = store, archive, place, pool, config
         self._log = log.bind(pool=pool)
         self._eraser = PoolEraser(store, archive, shelf, pool)
+        self._sweeper = PoolSweeper(store, archive, shelf, pool, config.artifacts_ms)
+        self._sweeping: asyncio.Task[None] | None = None
         self._reader = RecordReader(store.channel())
         self._token = mint_token(random.SystemRandom().getrandbits(80))
         self._usage = UsageKeeper(store, archive, pool, config.usage_ms)
         self._manifest: Manifest | None = None  # of this term, once what was found is adopted
-        self._now_ms = self._erases_from_ms = 0
+        self._now_ms = self._erases_from_ms = self._sweeps_from_ms = 0
         self._seen: Record | None = None  # the newest entry that waited at the last look
 
     async def follow(self, stop: asyncio.Event) -> None:
@@ -78,6 +81,9 @@ class PoolArchivist:
                 self._log.warning("archiving_failed", reason=str(error), failures_count=failures)
                 await pause(min(failures, 6), stop, random.random())
             await _sleep(self._config.look_ms, stop)
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         await self._resign()
 
     async def run_once(self) -> None:
@@ -105,6 +111,7 @@ class PoolArchivist:
             await self._forget()
             await self._usage.drop_old(self._now_ms)
             await self._erase()
+            self._sweep()
         await self._sign()
 
     async def _seal_next(self) -> bool:
@@ -189,6 +196,21 @@ class PoolArchivist:
 
     def _kept_by_all(self) -> Kept:
         return shortest(self._config.kept, self._store.directory.configuration.retention, self._pool)
+
+    def _sweep(self) -> None:
+        """See to files whose time is over, beside everything else."""
+        if not self._sweeps_from_ms:
+            self._sweeps_from_ms = self._now_ms + min(FIRST_SWEEP_MS, self._config.sweep_ms)
+        if self._now_ms >= self._sweeps_from_ms and (self._sweeping is None or self._sweeping.done()):
+            self._sweeps_from_ms = self._now_ms + self._config.sweep_ms
+            self._sweeping = asyncio.create_task(self._sweep_all(self._now_ms))
+
+    async def _sweep_all(self, now_ms: int) -> None:
+        try:
+            while count := await self._sweeper.sweep(now_ms, lambda: self._manifest is not None):
+                self._log.info("files_expired", files_count=count)
+        except (Unavailable, ValueError) as error:
+            self._log.warning("sweeping_failed", reason=str(error))  # the next one is not long in coming
 
     async def _erase(self) -> None:
         """Finish what was asked to be erased; what fails is put off, and holds up nothing else."""

@@ -162,7 +162,7 @@ def test_of_an_erased_job_nothing_stays_also_not_what_comes_late(objects: Object
         shelf.put(upload(name, id=f"{ART[:-1]}{number}", job_id=job_id), tmp_path / "file")
     objects.put_file(f"default/{JOB}/half.png", b"secret", "image/png")  # whose record a killed process never wrote
 
-    assert [shelf.erase("default", JOB, "t_a", 7) for _ in range(2)] == [2, 0]
+    assert [len(shelf.erase("default", JOB, "t_a", 7)) for _ in range(2)] == [2, 0]
     (tmp_path / "file").write_bytes(b"secret")
     shelf.put(upload(), tmp_path / "file")
 
@@ -170,6 +170,22 @@ def test_of_an_erased_job_nothing_stays_also_not_what_comes_late(objects: Object
     assert shelf.erased("default", JOB) is not None
     assert (shelf.find("default", ART), shelf.erased("default", neighbour)) == (None, None)
     assert len(list(objects.list(f"default/{neighbour}/"))) == 2
+
+
+def test_files_that_outlived_their_time_are_found_and_what_has_no_record_goes(objects: Objects, tmp_path: Path) -> None:
+    shelf, neighbour = Shelf(objects), JOB[:-3] + "1aa"
+    for number, (job_id, until_ms) in enumerate(((JOB, 2), (JOB, 9), (neighbour, 2))):
+        (tmp_path / "file").write_bytes(b"x")
+        shelf.put(upload(id=f"{ART[:-1]}{number}", job_id=job_id, expires_at_ms=until_ms), tmp_path / "file")
+    objects.put_file(f"default/{JOB}/half.png", b"x", "image/png")
+    later_ms = (time.time_ns() // 1_000_000) + 60_000
+
+    assert shelf.outlived("default", 0, 5, 9) == []
+    found = sorted(record.id for record in shelf.outlived("default", later_ms, 5, 9))
+
+    assert found == [f"{ART[:-1]}0", f"{ART[:-1]}2"]
+    assert len(shelf.outlived("default", later_ms, 5, 1)) == 1
+    assert len(list(objects.list("default/"))) == 6  # the half of a file is gone
 
 
 def test_a_broken_record_is_no_record(objects: Objects) -> None:
