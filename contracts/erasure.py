@@ -17,6 +17,7 @@ from contracts.file_inputs import ARTIFACT_POOLS
 from contracts.ids import is_upload_id, job_of, minted_ms
 from contracts.store import Store
 
+LATE_MS = 60_000  # for which a worker may go on printing after the end
 JUST_SUBMITTED_MS = 60_000  # a job that names a file may not be admitted yet
 
 Run = Callable[..., Awaitable[Any]]  # runs what blocks in a thread
@@ -31,10 +32,22 @@ class Erasure:
     at_ms: int
     key_hash: str | None = None  # of its Idempotency-Key
     files: Mapping[str, str] | None = None
+    ended_ms: int | None = None  # None: it was forgotten
+
+    @property
+    def silent_from_ms(self) -> int:
+        """When it had printed its last, by the store's time."""
+        return (self.at_ms if self.ended_ms is None else self.ended_ms) + LATE_MS
 
     def encode(self) -> str:
         """Return what is kept until all of it is gone: nothing of the job's content."""
-        fields = {"t": self.tenant_id, "at": self.at_ms, "key": self.key_hash, "files": self.files or {}}
+        fields = {
+            "t": self.tenant_id,
+            "at": self.at_ms,
+            "key": self.key_hash,
+            "files": self.files or {},
+            "end": self.ended_ms,
+        }
         return orjson.dumps(fields).decode()
 
 
@@ -51,7 +64,7 @@ def read_erasure(job_id: str, text: str) -> Erasure:
     """Read what was kept. Raises Corrupt."""
     try:
         fields = orjson.loads(text)
-        return Erasure(job_id, fields["t"], int(fields["at"]), fields["key"], fields["files"])
+        return Erasure(job_id, fields["t"], int(fields["at"]), fields["key"], fields["files"], fields.get("end"))
     except (ValueError, KeyError, TypeError) as error:
         raise Corrupt(job_id, "what is left of it to erase cannot be read") from error
 
@@ -69,7 +82,7 @@ async def remove(store: Store, shelf: Shelf, run: Run, pool: str, erasure: Erasu
     """Remove all of an erased job but what lies in the archive. Raises Unavailable, and what `run` does."""
     job_id, tenant_id = erasure.job_id, erasure.tenant_id
     deliveries = await store.erasing.deliveries(pool, tenant_id, job_id)
-    await store.erasing.live(pool, job_id)
+    await store.erasing.live(pool, job_id, erasure.silent_from_ms)
     if erasure.key_hash is not None:
         await store.erasing.claim(tenant_id, erasure.key_hash, job_id)
     artifacts: list[str] = await run(shelf.erase, pool, job_id, tenant_id, erasure.at_ms)

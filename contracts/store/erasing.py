@@ -12,13 +12,15 @@ from redis.asyncio import Redis
 from contracts.deliveries import KEEP_SETTLED_S
 from contracts.errors import StoreUnavailable
 from contracts.events import ArchiveErased
+from contracts.ids import minted_ms
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
 from contracts.store.clients import LOST, as_text
 from contracts.store.live import ERASED
 from contracts.store.write import KeyRing, Write, encode
 
-DELIVERIES_AT_ONCE = 100
+SKEW_MS = 3_600_000  # of the clocks of those that mint ids
+DELIVERIES_AT_ONCE = 25  # each holds the answers of its attempts, and the server does nothing else meanwhile
 
 
 class Erasing:
@@ -59,9 +61,10 @@ class Erasing:
             if not last:
                 return total
 
-    async def live(self, pool: str, job_id: str) -> None:
-        """Take what the job printed out of the live stream, and of the memory of those who follow it."""
-        await self._call("erase_live", [keys.live(pool)], [job_id, ERASED])
+    async def live(self, pool: str, job_id: str, until_ms: int) -> None:
+        """Take what the job printed, until then, out of the live stream and of the memory of those who follow it."""
+        since_ms = max(0, minted_ms(job_id) - SKEW_MS)
+        await self._call("erase_live", [keys.live(pool)], [job_id, ERASED, since_ms, until_ms])
 
     async def claim(self, tenant_id: str, key_hash: str, job_id: str) -> None:
         """Let the claim of an Idempotency-Key know nothing but its job."""

@@ -89,7 +89,7 @@ class Eraser:
         created = history.entries[0].event() if history.complete else None
         key_hash = created.key_hash if isinstance(created, ev.JobCreated) else None
         now_ms = self._context.now_ms()
-        erasure = Erasure(state.id, state.tenant_id, now_ms, key_hash, sent_files(history.body))
+        erasure = Erasure(state.id, state.tenant_id, now_ms, key_hash, sent_files(history.body), state.done_ms)
         write = Write(
             state.id,
             (ev.JobErased(by=asked.by, reason=asked.reason),),

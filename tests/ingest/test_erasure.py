@@ -156,7 +156,10 @@ async def is_right(content: Content) -> None:
 
 
 async def test_an_erased_job_is_nowhere_shown_and_nothing_of_it_sent(content: Content) -> None:
-    """Every key of the store and every file on the disk is searched for the words of the caller and the answers."""
+    """Every key of the store and every file on the disk is searched for the words of the caller and the answers.
+
+    Field case 85: also the event stream, in which none of it ever was. Field case 81: to others the job is not there.
+    """
     api = content.api
     hooks = await hooks_of(api)
     endpoint = (await hooks.endpoint(events=["job.completed", "job.erased"])).removeprefix("wh_")

@@ -382,7 +382,10 @@ class Calls:
 
 
 async def test_of_an_erased_job_endpoints_hear_what_happened_and_nothing_of_what_was_said(store, store_url):
-    """Not planned yet: sent without content. Planned before: never sent, though nobody has cleared it away yet."""
+    """Not planned yet: sent without content. Planned before: never sent, though nobody has cleared it away yet.
+
+    Field case 93, with a job that was erased: no post, no retry, nothing pending.
+    """
     await make_tenant(store)
     async with Receiver([answer(200)]) as everything, Receiver([answer(200)]) as own:
         endpoint_id = await make_endpoint(store, everything.url())

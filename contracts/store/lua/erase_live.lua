@@ -1,12 +1,12 @@
 -- erase_live: what a job printed is not in the pool's live stream any more, nor with those who read it there
 -- KEYS  1 live stream
--- ARGV  1 job   2 offset that says so
+-- ARGV  1 job   2 offset that says so   3, 4 since and until when it may have printed (ms)
 -- Reply APPLIED count
 -- Events none
 -- Guard none
 local function erase_live(keys, args)
   local gone = {}
-  for _, entry in ipairs(redis.call('XRANGE', keys[1], '-', '+')) do
+  for _, entry in ipairs(redis.call('XRANGE', keys[1], args[3], args[4])) do
     local is_mine, offset = false, ''
     for i = 1, #entry[2], 2 do
       if entry[2][i] == 'j' then is_mine = entry[2][i + 1] == args[1] end
