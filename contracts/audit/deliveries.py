@@ -71,8 +71,6 @@ class DeliveryAudit:
             self._attempted(position, event)
         elif (tried := self.attempts.get(event.job_id, {})) and event.delivery_id in tried:
             tried[event.delivery_id] = (tried[event.delivery_id][0], True)
-        elif event.delivery_id in (of_job := self.attempts.get(event.job_id, {})):
-            of_job[event.delivery_id] = (of_job[event.delivery_id][0], True)
 
     def _attempted(self, position: str, event: WebhookAttempted) -> None:
         of_job = self.attempts.setdefault(event.job_id, {})
