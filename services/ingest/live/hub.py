@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 from contracts.archive.reading import Archive
 from contracts.envelope import Origin
@@ -15,6 +16,7 @@ from services.ingest.live.tenant_feed import TenantFeed
 from services.ingest.live.viewer import Viewer
 from services.ingest.stream_figures import StreamFigures
 
+LOOK_S = 1.0
 RETRY_AFTER_S = 10.0  # nobody knows when a stream ends
 
 
@@ -27,6 +29,8 @@ class Hub:
         self._of_tenants: dict[str, TenantFeed] = {}
         self._open: Counter[str] = Counter()
         self._stop = asyncio.Event()
+        self._connected: dict[asyncio.Task[Any], Callable[[], bool]] = {}
+        self._looking: asyncio.Task[None] | None = None
 
     @property
     def open_count(self) -> int:
@@ -75,9 +79,30 @@ class Hub:
             self._open[key_id] -= 1
             self._open += Counter()  # drops who has none
 
+    @contextmanager
+    def while_connected(self, is_lost: Callable[[], bool]) -> Iterator[None]:
+        """End what this task does once its connection is lost, at a look: the server tells nobody of that."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._connected[task] = is_lost
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+        try:
+            yield
+        finally:
+            del self._connected[task]
+
+    async def _look(self) -> None:
+        while self._connected and not self.is_over:
+            for task in [task for task, is_lost in self._connected.items() if is_lost()]:
+                task.cancel()
+            await asyncio.sleep(LOOK_S)
+
     async def aclose(self) -> None:
         """Tell every listener that the process ends, and stop the readers."""
         self._stop.set()
+        if self._looking is not None:
+            self._looking.cancel()
         await asyncio.gather(*(feed.aclose() for feed in self._feeds.values()))
         await asyncio.gather(*(feed.aclose() for feed in self._of_tenants.values()))
 

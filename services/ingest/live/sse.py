@@ -1,7 +1,7 @@
 """Server-sent events: the streams as a browser's EventSource reads them.
 
 Promises: something is sent at least every HEARTBEAT_S; a reader that takes nothing for WRITE_TIMEOUT_S is cut off, one
-that is unplugged is noticed by the kernel within another HEARTBEAT_S after the beat that it did not acknowledge; a
+that is unplugged is noticed by the kernel UNACKNOWLEDGED_S after the beat that it did not acknowledge; a
 stream whose key was revoked ends within a beat.
 """
 
@@ -21,7 +21,7 @@ from services.ingest.handlers.read import JobReader
 from services.ingest.live import messages
 from services.ingest.live.access import check_origin, may_see
 from services.ingest.live.hub import Hub
-from services.ingest.live.job_stream import HEARTBEAT_S, JobStream
+from services.ingest.live.job_stream import JobStream
 from services.ingest.live.log_stream import LogStream
 from services.ingest.live.messages import Message
 from services.ingest.live.query import TENANT_NAMES, read_wanted
@@ -29,6 +29,7 @@ from services.ingest.live.tenant_audience import TenantAudience
 from services.ingest.tenancy import Caller
 
 WRITE_TIMEOUT_S = 30.0
+UNACKNOWLEDGED_S = 10.0  # so that a beat, this and a look are within two beats
 SEND_BUFFER_BYTES = 64 << 10
 _HEADERS = {
     "Content-Type": "text/event-stream",
@@ -79,7 +80,8 @@ class StreamHandlers:
                 return response
             bound_socket(request.transport)
             try:
-                await self._write(response, caller, told, kind)
+                with self._hub.while_connected(lambda: _is_lost(request)):
+                    await self._write(response, caller, told, kind)
             except (TimeoutError, ConnectionError, HeadraceError, Problem):  # gone, does not read, or the store is away
                 if request.transport is not None:
                     request.transport.abort()  # what it did not take would wait in memory for as long as it likes
@@ -99,6 +101,10 @@ class StreamHandlers:
                 return
 
 
+def _is_lost(request: web.Request) -> bool:
+    return request.transport is None or request.transport.is_closing()
+
+
 def bound_socket(transport: asyncio.BaseTransport | None) -> None:
     """Bound what the kernel holds for a peer: megabytes for each that does not read, and one that was unplugged.
 
@@ -110,4 +116,4 @@ def bound_socket(transport: asyncio.BaseTransport | None) -> None:
         return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     if option is not None:
-        connection.setsockopt(socket.IPPROTO_TCP, option, int(HEARTBEAT_S * 1000))
+        connection.setsockopt(socket.IPPROTO_TCP, option, int(UNACKNOWLEDGED_S * 1000))
