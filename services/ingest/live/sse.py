@@ -1,7 +1,7 @@
 """Server-sent events: the streams as a browser's EventSource reads them.
 
-Promises: something is sent at least every HEARTBEAT_S; a reader that takes nothing for WRITE_TIMEOUT_S is cut off, one
-that is unplugged is noticed by the kernel UNACKNOWLEDGED_S after the beat that it did not acknowledge; a
+Promises: something is sent at least every HEARTBEAT_S; a reader that takes nothing for WRITE_TIMEOUT_S, or on Linux for
+UNACKNOWLEDGED_S, is cut off, and so is one that was unplugged, counted from the beat that it did not acknowledge; a
 stream whose key was revoked ends within a beat.
 """
 
