@@ -7,6 +7,7 @@ has is told. A store that lost its tail, or began a new epoch, is read again fro
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -49,6 +50,7 @@ class MirrorSource(Reading):
         self._tail = store.anchored(pool, START)
         self._cursor: str | None = None  # None: another process has the pool, or nobody yet
         self._due: Moved | None = None  # what the topic has and the store was not told yet
+        self._handed_s = 0.0
         self.fault: ConfigError | None = None
 
     async def on_start(self) -> None:
@@ -124,6 +126,7 @@ class MirrorSource(Reading):
             self._in_hand.remove()
 
         self._copier.give_back(now=False)
+        self._handed_s = time.monotonic()
         self._in_hand.add()
         self._hand_over(Batch(entries, in_group=False, settle=settle))
         await self._in_hand.until(0)
@@ -164,11 +167,18 @@ class MirrorSource(Reading):
         failures, self._copier.failures = self._copier.failures, 0
         try:
             return await self._store.mirror.lead(
-                self._pool, self._token, self._lease_ms, self._copier.writer.topic, self._copier.reason, failures
+                self._pool, self._token, self._lease_ms, self._copier.writer.topic, self._reason, failures
             )
         except BaseException:
             self._copier.failures += failures
             raise
+
+    @property
+    def _reason(self) -> str:
+        """Why nothing goes on; a broker that hangs says nothing for long."""
+        waited_s = 0.0 if self._in_hand.is_empty else time.monotonic() - self._handed_s
+        hangs = waited_s > self._lease_ms / 2000
+        return self._copier.reason or (f"no acknowledgement for {waited_s:.0f} s" if hangs else "")
 
     def _begin_again(self) -> None:
         if self._cursor is not None:

@@ -89,7 +89,7 @@ def news(partitions: list[list[Record]]) -> list[list[str]]:
 
 
 def check_order(partitions: list[list[Record]]) -> None:
-    """Field case 18: what is keyed by a job stands in one partition, in the order of the log."""
+    """What is keyed by a job stands in one partition, in the order of the log."""
     homes: dict[bytes, int] = {}
     for number, records in enumerate(partitions):
         for record in records:

@@ -98,7 +98,9 @@ async def test_a_stop_while_the_broker_hangs_ends_in_time_and_the_next_mirror_se
             stood = await cursor(store)
             broker.process.send_signal(signal.SIGSTOP)
             await jobs(store, 5)
-            await until(lambda: has_in_hand(sources))
+            await until(lambda: is_failing(store))
+            assert "no acknowledgement" in (await told(store))["reason"]
+            assert await has_in_hand(sources)
             begun_s = time.monotonic()
         assert time.monotonic() - begun_s < STOP_S
     finally:
