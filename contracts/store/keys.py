@@ -105,7 +105,7 @@ def used(pool: str) -> str:
 
 
 def used_on(pool: str, day: str) -> str:
-    """Hash: tenant and model -> what they used on a UTC day (`contracts.usage.rows`)."""
+    """Hash: tenant -> what it used on a UTC day, a line for each model (`contracts.usage.rows`)."""
     return f"hr:{{{pool}}}:used:{day}"
 
 

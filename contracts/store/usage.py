@@ -20,10 +20,9 @@ from contracts.store.batcher import Batcher
 from contracts.store.clients import LOST, as_text
 from contracts.store.write import KeyRing
 from contracts.times import DAY_MS, day_text
-from contracts.usage.rows import Key, Row, key_of, read_row, write_row
+from contracts.usage.rows import Key, Row, read_rows, write_row
 
-MOST_AT_ONCE = 500  # rows that are read in the loop itself
-MOST_FIELDS = 1_000_000  # of one day, looked through at once for one tenant
+MOST_AT_ONCE = 100  # tenants and days that are read in the loop itself
 
 
 class Counted(NamedTuple):
@@ -77,12 +76,12 @@ class UsageCalls:
             if tenant_id is None:
                 pipe.hgetall(key)
             else:
-                pipe.hscan(key, match=f"{tenant_id} *", count=MOST_FIELDS)
+                pipe.hget(key, tenant_id)
         try:
             (seconds, micros), epoch, raw, *found = await pipe.execute()
         except (*LOST, ResponseError) as error:
             raise StoreUnavailable(str(error)) from error
-        told = found if tenant_id is None else [fields for _, fields in found]
+        told = found if tenant_id is None else [{tenant_id: text} if text else {} for text in found]
         # A month of many tenants takes long enough to be in the way of others.
         rows = await asyncio.to_thread(_rows, days, told) if sum(map(len, told)) > MOST_AT_ONCE else _rows(days, told)
         return Look(_counted(raw), rows, int(seconds) * 1000 + int(micros) // 1000, int(epoch or 1))
@@ -122,7 +121,7 @@ class UsageCalls:
     ) -> replies.Reply:  # fmt: skip
         ring = KeyRing(pool, [keys.archive(pool), keys.used(pool)])
         places = {day: ring.index(keys.used_on(pool, day_text(day))) for day in {key.day for key in rows}}
-        listed = [[places[key.day], key.field, write_row(row)] for key, row in rows.items()]
+        listed = [[places[key.day], key.tenant_id, key.model, write_row(row)] for key, row in rows.items()]
         more = [text for pair in begun.items() for text in pair]
         args = [token, seen, upto, flights, orjson.dumps(listed), *more]
         return replies.reply(await self._call("tally", ring.keys, args))
@@ -130,9 +129,10 @@ class UsageCalls:
 
 def _rows(days: Sequence[int], told: Sequence[Mapping[Any, Any]]) -> dict[Key, Row]:
     return {
-        key_of(day, as_text(field)): read_row(as_text(text))
-        for day, fields in zip(days, told, strict=True)
-        for field, text in fields.items()
+        key: row
+        for day, tenants in zip(days, told, strict=True)
+        for tenant_id, text in tenants.items()
+        for key, row in read_rows(day, as_text(tenant_id), as_text(text))
     }
 
 

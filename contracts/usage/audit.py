@@ -49,7 +49,7 @@ class UsageAudit:
         expected = self._expected()
         for key in sorted(expected.keys() | self._look.rows.keys()):
             told, live = expected.get(key), self._look.rows.get(key)
-            row = f"{day_text(key.day)} {key.field}"
+            row = f"{day_text(key.day)} {key.tenant_id} {key.model}"
             found.compare(row, told and write_row(told), live and write_row(live))
         if self._look.counted.upto != START:
             found.compare(FLIGHTS, write_flights(self._fold.flights), self._look.counted.flights)
@@ -62,9 +62,9 @@ class UsageAudit:
         expected, counted = self._expected(), self._look.counted
         changes: dict[Key, Row] = {}
         for key in expected.keys() | self._look.rows.keys():
-            told, live = expected.get(key, empty()), self._look.rows.get(key, empty())
+            told, live = expected.get(key), self._look.rows.get(key)
             if told != live:
-                changes[key] = [one - other for one, other in zip(told, live, strict=True)]
+                changes[key] = [one - other for one, other in zip(told or empty(), live or empty(), strict=True)]
         flights = write_flights(self._fold.flights)
         reply = await self._store.usage.mend(self._pool, counted, flights, changes)
         if not reply.applied:

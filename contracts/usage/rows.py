@@ -1,11 +1,11 @@
 """What is counted for a tenant, a model and a day, and how such a row is written. Pure.
 
-All numbers are whole: milliseconds, bytes, counts. A row is stored as its numbers in the order of `METRICS` with a
-space between; a metric that comes later is added at the end, and is 0 in rows that were written before.
+All numbers are whole: milliseconds, bytes, counts. A row is stored as a line with its model and its numbers in the
+order of `METRICS`; a metric that comes later is added at the end, and is 0 in rows that were written before.
 """
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 METRICS = (
@@ -25,21 +25,6 @@ class Key(NamedTuple):
     day: int
     tenant_id: str
     model: str  # name@version; "" of what belongs to no job
-
-    @property
-    def field(self) -> str:
-        """Return the name of the row among those of its day; no tenant's id has a space."""
-        return f"{self.tenant_id} {self.model}"
-
-
-def key_of(day: int, field: str) -> Key:
-    """Read a key back.
-
-    >>> key_of(1, "t_a echo@1")
-    Key(day=1, tenant_id='t_a', model='echo@1')
-    """
-    tenant_id, _, model = field.partition(" ")
-    return Key(day, tenant_id, model)
 
 
 def empty() -> Row:
@@ -64,6 +49,21 @@ def read_row(text: str) -> Row:
     """
     row = list(map(int, text.split(" ")))
     return row if len(row) == len(METRICS) else [*row, *empty()][: len(METRICS)]
+
+
+def read_rows(day: int, tenant_id: str, text: str) -> Iterator[tuple[Key, Row]]:
+    """Read the lines of a tenant and a day, one for each model; what is no row has zeros: an audit sees it.
+
+    >>> [(key.model, row[:2]) for key, row in read_rows(1, "t_a", "draw@1 3 2\\necho@1 x")]
+    [('draw@1', [3, 2]), ('echo@1', [0, 0])]
+    """
+    for line in text.split("\n"):
+        model, _, numbers = line.partition(" ")
+        try:
+            row = read_row(numbers)
+        except ValueError:
+            row = empty()
+        yield Key(day, tenant_id, model), row
 
 
 def add(total: Row, rows: Iterable[Sequence[int]]) -> None:

@@ -113,12 +113,11 @@ async def test_an_audit_names_what_is_wrong_and_a_repair_sets_it_right_while_it_
     await lived(pool)
     assert (await used_of(pool)).differing == 0
     (day,) = [name for name in await kept(pool) if name != keys.used(POOL)]
-    ((field, _),) = (await pool.store.client.hgetall(day)).items()
-    await pool.store.client.hset(day, mapping={field: b"9 9 1 0 0 1", b"t_x echo@1": b"1 0"})
+    await pool.store.client.hset(day, mapping={"t_a": "echo@1 9 9 1 0 0 1", "t_x": "echo@1 1 0\nnonsense"})
     await pool.store.client.hset(keys.used(POOL), "flights", '{"job_x":[1,5,null,0]}')
 
     found = await used_of(pool)
-    assert (found.rows, found.differing) == (3, 3)
+    assert (found.rows, found.differing) == (4, 4)
     assert "t_a echo@1" in found.sample[0]
     assert "attempts under way" in found.sample[-1]
 
