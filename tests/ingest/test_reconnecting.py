@@ -14,6 +14,7 @@ import aiohttp
 import structlog
 
 from contracts.archive import Archive
+from contracts.artifacts import Shelf
 from contracts.artifacts.local import LocalObjects
 from contracts.ids import is_job_id
 from contracts.positions import entry_key
@@ -83,7 +84,8 @@ class _Run:
     def __init__(self, server: Server, store: Store, folder: Path, servers: list["_Server"]) -> None:
         self._server, self._store, self._servers, self._chance = server, store, servers, random.Random(SEED)
         archive = Archive(store, LocalObjects(folder / "data" / "archive"))
-        self._archivist = PoolArchivist(store, archive, "here", POOL, KEPT, structlog.get_logger())
+        shelf = Shelf(LocalObjects(folder / "data" / "artifacts"))
+        self._archivist = PoolArchivist(store, archive, shelf, "here", POOL, KEPT, structlog.get_logger())
         self.log: dict[Key, str] = {}
         self._attempts: list[Attempt] = []
         self._jobs: list[str] = []
