@@ -1,4 +1,4 @@
-"""The log in, an archive that nobody changes out.
+"""The log in, an archive that nobody changes out. Beside it, as a process of its own and off by default: `mirror`.
 
 Owns: the segments of every pool's log and the chain over them, what is trimmed, which jobs are forgotten, checkpoints.
 Reads: the log of every pool and of {_sys}; bodies of jobs that end; how far the snapshot and all groups are.
