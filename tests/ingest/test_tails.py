@@ -88,3 +88,16 @@ async def test_the_reader_rests_while_nobody_follows_and_begins_again() -> None:
         stream.more.set()
         await tail.aclose()
         assert feed.is_over
+
+
+async def test_what_is_taken_back_is_not_kept_for_anybody() -> None:
+    """A job was erased: what it printed is not in this process's memory any more either."""
+    stream, stop = Stream(), asyncio.Event()
+    stream.add(("a", 1), ("b", 2), ("a", -2), ("b", 3))
+    tail = Tail(stream.open, 8, stop, lambda item: item < 0)
+    with tail.follow("a") as gone, tail.follow("b") as other:
+        assert await other.wait(5)
+        assert (gone.take(again=True), other.take(again=True)) == ([], [2, 3])
+    stop.set()
+    stream.more.set()
+    await tail.aclose()
