@@ -9,7 +9,7 @@ from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
 from contracts.store.clients import LOST, read_text
 
-MOST_AT_ONCE = 200  # each is a look at a hash, and the server does nothing else meanwhile
+MOST_AT_ONCE = 100  # each is a look at a hash, and the server does nothing else meanwhile
 NEWEST = (1 << 52, "")
 _FIELDS = tuple(FIELDS[name] for name in ("tenant_id", "model", "error_code", "attempt", "run", "created_ms"))
 

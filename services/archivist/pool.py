@@ -32,7 +32,7 @@ from services.archivist.erasing import PoolEraser, PoolSweeper
 from services.archivist.forgetting import forgettable, postponed
 from services.archivist.usage import UsageKeeper
 
-MOST_FORGOTTEN = 100  # in one call
+MOST_FORGOTTEN = 50  # in one call, while which the store does nothing else
 ERASE_AGAIN_MS = 10_000  # after one that failed
 FIRST_SWEEP_MS = 60_000  # after it took the lead: what was left then is more pressing
 ELSEWHERE = (

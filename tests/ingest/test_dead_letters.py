@@ -126,6 +126,8 @@ async def test_what_was_in_hand_when_a_process_died_is_done_once_by_the_next(api
     in_hand = replace(operation, hand=tuple(jobs))
     for job_id in jobs[:1]:
         assert await worker._one(in_hand, job_id) == "done"
+    await fails_again(api, play, jobs[0])  # after it was asked for: that is another matter
+    late = await fails(api, play)
     await api.store.client.hset(keys.letter_work(keys.SYSTEM), "op_x", in_hand.to_json())
     await api.store.client.hset(keys.letter_leases(keys.SYSTEM), "op_x", f"dead {now_ms + LEASE_MS}")
     assert await api.store.letter_work.claim(keys.SYSTEM, "other", LEASE_MS) is None
@@ -135,6 +137,7 @@ async def test_what_was_in_hand_when_a_process_died_is_done_once_by_the_next(api
 
     assert (done["done"], done["failed"]) == (2, 0)
     assert [(await types(api, job_id)).count("job.retried") for job_id in jobs] == [1, 1]
+    assert await listed(api) == [late, jobs[0]]
 
 
 async def test_two_processes_with_one_operation_make_one_run(api: Api, play: Play) -> None:
@@ -146,6 +149,13 @@ async def test_two_processes_with_one_operation_make_one_run(api: Api, play: Pla
 
     assert await asyncio.gather(*(each._one(operation, job_id) for each in workers)) == ["done"] * 3
     assert (await types(api, job_id)).count("job.retried") == 1
+
+    other_id = await fails(api, play)
+    until_ms = await api.store.dead_letters.now_ms() + 1
+    two = [replace(operation, id=f"op_{name}", wanted=LetterFilter(until_ms=until_ms)) for name in "ab"]
+    outcomes = await asyncio.gather(*(each._one(one, other_id) for each, one in zip(workers, two, strict=False)))
+    assert sorted(outcomes) == ["done", "not_dead_lettered"]
+    assert (await types(api, other_id)).count("job.retried") == 1
 
 
 async def test_who_has_no_room_waits_and_does_not_hold_up_the_others(api: Api, play: Play) -> None:
@@ -194,6 +204,30 @@ async def test_what_was_erased_or_forgotten_says_so_and_is_not_redriven(api: Api
     assert done["failures"] == [{"id": erased, "code": "data_erased"}]
     assert (await api.admin("GET", f"{DLQ}/{erased}")).body["contentErased"] is True
     assert (await api.admin("GET", f"{DLQ}/{forgotten}")).code == "data_erased"
+
+
+async def test_many_are_looked_at_in_bounded_pages_and_hold_up_no_command(api: Api) -> None:
+    """Field case 87: 200,000 were tried by hand; here as many as several pages, all of one millisecond or two."""
+    client: Any = api.store.client
+    job = {"s": "failed", "t": "t_a", "m": "draw@1", "ec": "worker_lost", "n": "2", "p": "5-0", "dl": "1", "da": "5"}
+    ids = [f"job_{number:026d}aa" for number in range(1_250)]
+    pipe = client.pipeline(transaction=False)
+    for number, job_id in enumerate(ids):
+        pipe.hset(keys.job("default", job_id), mapping=job)
+        pipe.zadd(keys.dead_letters("default"), {job_id: 5 + number % 2})
+    await pipe.execute()
+    await client.config_set("slowlog-log-slower-than", 50_000)
+    await client.slowlog_reset()
+
+    found = await pages(api, DLQ, limit=100, key=ADMIN_KEY)
+    none = (await api.admin("GET", f"{DLQ}?tenantId=t_nobody")).body
+    too_many = await api.admin("GET", f"{DLQ}?limit=101")
+
+    assert [each["id"] for each in found] == [*ids[1::2][::-1], *ids[::2][::-1]]
+    assert (none["data"], none["hasMore"]) == ([], True)  # a call looks at so many, and says how to go on
+    assert (await act(api, "redrive", filter={}, dryRun=True)).body["matched"] == 1_000
+    assert too_many.code == "bad_parameter"
+    assert await client.slowlog_get() == []
 
 
 async def test_the_rate_is_kept(api: Api, play: Play) -> None:

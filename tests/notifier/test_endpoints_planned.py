@@ -240,6 +240,35 @@ async def test_a_strict_endpoint_hears_a_job_in_order_though_it_fails_the_first_
     assert all(stamps)
 
 
+async def test_a_redriven_job_is_told_of_behind_its_first_end_and_ends_again(store, store_url):
+    """Its own webhook hears both ends, with the state of each moment; strict order goes on where it was."""
+    error = ev.ErrorFacts(code="worker_lost", retryable=True)
+    failed = ev.JobFailed(error=error, attempts=1, dead_lettered=True)
+    async with Receiver([answer(200)]) as strict, Receiver([answer(200)]) as own:
+        await make_endpoint(store, strict.url(), ordering="strict")
+        job_id = await admit(store, own.url())
+        await append(store, job_id, started())
+        await append(store, job_id, ev.JobAttemptFailed(error=error, attempt=1, will_retry=False), failed)
+        async with notifier(store_url):
+            await own.wait_for_requests(2)
+            redriven = ev.JobRedriven(cause="worker_lost", operation_id="op_1", reason="r", by="key_1")
+            again = ev.JobRetried(by="key/key_1", from_status="failed", run=2, max_attempts=4)
+            await append(store, job_id, redriven, again)
+            await append(store, job_id, started(2))
+            await append(store, job_id, completed(job_id))
+            await own.wait_for_requests(4)
+            await strict.wait_for_requests(8)
+            await quiet(store)
+    told = [(body["sequence"], body["type"], body["status"]) for body in bodies(own)]
+    assert sorted(told) == [
+        (2, "job.started", "in_progress"), (4, "job.failed", "failed"),
+        (7, "job.started", "in_progress"), (8, "job.completed", "completed"),
+    ]  # fmt: skip
+    assert [body["sequence"] for body in bodies(strict)] == [1, 2, 3, 4, 5, 6, 7, 8]
+    states = {body["type"]: body["status"] for body in bodies(strict)}
+    assert (states["job.redriven"], states["job.retried"]) == ("failed", "queued")
+
+
 async def test_strict_order_is_kept_by_two_notifiers_that_share_the_events_of_a_job(store, store_url):
     """Whoever plans an event hands over all that came before it, so it does not matter who plans what first."""
     async with Receiver([answer(200)]) as receiver:
