@@ -75,21 +75,13 @@ async def test_a_replay_is_its_tenants_alone(api: Api, play: Play) -> None:
     assert (await api.get("/v1/replays/rpl_x")).code == "replay_not_found"
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"speed": 0},
-        {"speed": 101},
-        {"speed": "fast"},
-        {"filters": {"tenantId": "t_b"}},
-        {"at": "aa.1.1-0"},
-        {"mode": "project", "speed": 2},
-        {"mode": "project", "filters": {"type": "job.*"}},
-        {"policy": {}},
-    ],
-)
-async def test_what_cannot_be_replayed_is_refused(api: Api, body: dict[str, Any]) -> None:
-    assert (await api.call("POST", "/v1/replays", json=body)).status == 422
+async def test_what_cannot_be_replayed_is_refused(api: Api) -> None:
+    bodies: list[dict[str, Any]] = [
+        {"speed": 0}, {"speed": 101}, {"speed": "fast"}, {"filters": {"tenantId": "t_b"}}, {"at": "aa.1.1-0"},
+        {"mode": "project", "speed": 2}, {"mode": "project", "filters": {"type": "job.*"}}, {"policy": {}},
+    ]  # fmt: skip
+    for body in bodies:
+        assert (await api.call("POST", "/v1/replays", json=body)).status == 422, body
 
 
 async def test_a_projection_is_what_the_log_says_at_a_place(api: Api, play: Play, log: Log) -> None:
