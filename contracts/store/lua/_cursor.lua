@@ -29,16 +29,18 @@ local function before(a, b)
 end
 
 -- How many entries of the log lie up to `cursor`, counted from the first that there ever was; nil where that is not
--- known. `count` entries were read since the group stood where it stands.
+-- known. `count` entries were read since the group stood where it stands, nil: who knows.
+local MOST_COUNTED = 2000
 local function read_up_to(log, group, cursor, count)
   local about = about_log(log)
   local first, trimmed = about['first-entry'], about['entries-added'] - about.length
   if not before(cursor, about['last-generated-id']) then return about['entries-added'] end
   if not first or before(cursor, first[1]) then return trimmed end
   if not group or before(group['last-delivered-id'], first[1]) then
-    return trimmed + #redis.call('XRANGE', log, '-', cursor, 'COUNT', 2000)
+    local found = #redis.call('XRANGE', log, '-', cursor, 'COUNT', MOST_COUNTED + 1)
+    return found <= MOST_COUNTED and trimmed + found or nil
   end
-  return group['entries-read'] and group['entries-read'] + count
+  return count and group['entries-read'] and group['entries-read'] + count
 end
 
 -- The group stands at its cursor, whoever lost it; `lag` is nil, not wrong, where it cannot be known.

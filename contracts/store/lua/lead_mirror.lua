@@ -16,7 +16,7 @@ local function lead_mirror(keys, args)
     cursor = last
     redis.call('HSET', keys[3], 'cursor:mirror', cursor)
   end
-  stand(keys[2], 'mirror', cursor, 0)
+  stand(keys[2], 'mirror', cursor)
   redis.call('HSET', keys[1], 'token', args[2], 'until', string.format('%.0f', now + args[3]), 'topic', args[4], 'reason', args[5])
   redis.call('HINCRBY', keys[1], 'failures', args[6])
   return {WORDS.applied, cursor, redis.call('HGET', keys[3], 'epoch') or '1'}

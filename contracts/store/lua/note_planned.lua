@@ -22,7 +22,7 @@ local function note_planned(keys, args)
   local group = group_of(keys[2], 'notifier')
   local at = group and group['last-delivered-id'] or redis.call('HGET', keys[3], 'cursor:notifier') or '0-0'
   if before(upto, at) then upto = at end
-  stand(keys[2], 'notifier', upto, 0)
+  stand(keys[2], 'notifier', upto)
   redis.call('HSET', keys[3], 'cursor:notifier', upto)
   -- what a consumer held when it still read the log itself
   for _, pending in ipairs(redis.call('XPENDING', keys[2], 'notifier', '-', upto, 1000)) do
