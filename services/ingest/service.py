@@ -289,7 +289,8 @@ class IngestService:
         context = self.context
         context.metrics.connections.set(self._runner.open_count if self._runner else 0)
         vitals = await read_vitals(context.store.client, context.models.pools)
-        context.note_epochs(vitals.epochs)
+        of_others = context.pools.keys() - set(context.models.pools)  # of models that are gone from the file
+        context.note_epochs(vitals.epochs | {pool: await context.store.archive.epoch(pool) for pool in of_others})
         return vitals
 
 
