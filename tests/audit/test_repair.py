@@ -80,7 +80,7 @@ async def test_what_tenants_used_is_counted_anew(lived: Lived) -> None:
     assert isinstance(field, bytes)
     was = await lived.client.hgetall(key)
     sound = await mend(lived)
-    await lived.client.hset(key, mapping={field: "9 9", b"t_z echo@1": "1 1"})
+    await lived.client.hset(key, mapping={field: "echo@1 9 9", b"t_z": "echo@1 1 1"})
 
     found = await mend(lived)
     rows = next(each for each in found.before.projections if each.name == "used")
