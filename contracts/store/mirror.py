@@ -17,8 +17,8 @@ from contracts.store.log import Poison
 from contracts.store.words import Word
 
 ELSEWHERE = (
-    "HEADRACE_KAFKA__MIRROR: pool {pool} is mirrored to topic {topic}: name that one, or `headrace consumers drop "
-    "{pool} mirror` to begin anew with the oldest event"
+    "HEADRACE_KAFKA__MIRROR: pool {pool} is mirrored to topic {topic}: name that one; or, without a mirror, `headrace "
+    "consumers drop {pool} mirror`, and the next one begins anew with the oldest event"
 )
 
 
