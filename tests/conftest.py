@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import redis
+import structlog
 from hypothesis import HealthCheck, settings
 
 from contracts.store import Store
@@ -20,6 +21,13 @@ from tests.servers import Server, server_binaries
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# A traceback with all its values, in colours, takes longer than most tests that provoke one.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 # How long an example takes says how busy the machine is, and nothing about what is tested.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])

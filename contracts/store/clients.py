@@ -4,10 +4,13 @@ Short time-outs, finite retries (endless ones hang for ever on a dead master). E
 by the client is harmless. What is called often, or may block, has a `Channel` of its own through the same pool.
 """
 
+import functools
+
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialWithJitterBackoff
+from redis.driver_info import DriverInfo
 from redis.exceptions import (
     ClusterDownError,
     ConnectionError,
@@ -41,8 +44,14 @@ def command_client(url: str, *, retries: int = 2, connections: int = 32) -> Redi
         socket_connect_timeout=2.0,
         retry=retry_schedule(retries),
         retry_on_error=list(_ELSEWHERE),
+        driver_info=_driver(),
     )
     return Redis(connection_pool=pool)
+
+
+@functools.cache  # else made for each connection: it reads and parses the metadata of a package
+def _driver() -> DriverInfo:
+    return DriverInfo()
 
 
 def retry_schedule(retries: int) -> Retry:
