@@ -78,7 +78,8 @@ async def follow(
             if then is not None:
                 await then(found.changed)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), LOOK_S)
+            async with asyncio.timeout(LOOK_S):
+                await stop.wait()
 
 
 def _stamp(path: Path) -> Stamp:

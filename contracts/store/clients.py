@@ -23,6 +23,7 @@ from redis.exceptions import (
 )
 
 from contracts.errors import ConfigError, StoreFull, StoreUnavailable
+from contracts.store.connections import connection_class
 
 COMMAND_TIMEOUT_S = 5.0
 _ELSEWHERE = (ReadOnlyError, MasterDownError, TryAgainError, ClusterDownError)
@@ -46,6 +47,7 @@ def command_client(url: str, *, retries: int = 2, connections: int = 32) -> Redi
         retry_on_error=list(_ELSEWHERE),
         driver_info=_driver(),
     )
+    pool.connection_class = connection_class(pool.connection_class)
     return Redis(connection_pool=pool)
 
 

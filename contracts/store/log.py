@@ -126,6 +126,11 @@ class GroupReader:
         self._from = messages[-1].position
         return messages
 
+    @property
+    def reads_own(self) -> bool:
+        """Whether what this consumer already owns is read next; that counts as a try of each."""
+        return self._from != ">"
+
     def own_again(self) -> None:
         """Begin again with what this consumer already owns: a reply may be lost."""
         self._from = START

@@ -98,7 +98,8 @@ class Child:
             delay_s = next_delay_s(delay_s, loop.time() - started_s)
             self.say(f"{self.spec.name} ended with {self.last_exit}; starting it again in {delay_s} s")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), delay_s)
+                async with asyncio.timeout(delay_s):
+                    await self._stopping.wait()
 
     async def _try_once(self) -> int | None:
         """Run the process to its end; None when the system would not start it (no memory, no disk, no descriptor)."""

@@ -45,7 +45,8 @@ class Previews:
             frame, self._newest = self._newest, None
             await self._store_one(frame)
             try:
-                await asyncio.wait_for(self._wake.wait(), GAP_S)
+                async with asyncio.timeout(GAP_S):
+                    await self._wake.wait()
             except TimeoutError:
                 continue
 

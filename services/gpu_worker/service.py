@@ -86,7 +86,8 @@ class Supervisor:
                     )
                 said = str(busy)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), BUSY_POLL_S)
+                async with asyncio.timeout(BUSY_POLL_S):
+                    await stop.wait()
         return ()
 
     def _memory(self, device: Device) -> DeviceMemory:

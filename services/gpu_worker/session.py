@@ -288,7 +288,8 @@ async def _ends(tasks: Sequence["asyncio.Task[None]"], within_s: float, hurry: a
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:
     try:
-        await asyncio.wait_for(event.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await event.wait()
     except TimeoutError:
         return
 

@@ -1,6 +1,7 @@
 """The agent and what surrounds it: when a batch is settled, and what never ends the reading."""
 
 import asyncio
+import functools
 import contextlib
 import json
 import os
@@ -225,6 +226,38 @@ async def test_an_entry_that_ends_its_process_is_tried_alone_and_set_aside_and_t
     assert deaths == [5, 5, 5, 1, 1, 1]
     assert sorted(set(handled)) == positions
     assert await aside(store) == {killer: "ended the process that handled it, 3 times"}
+
+
+async def test_what_a_consumer_takes_over_as_it_begins_counts_as_one_try(store) -> None:
+    """It begins with what it owns: entries taken over before that would be read again, and counted twice."""
+
+    async def handle(consumer: Consumer, entries) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    for _ in range(3):
+        await admit(store, None)
+    for name in ("dead", "next"):
+        began = asyncio.Event()
+        consumer = Consumer(store, name, handle, abandoned_ms=20)
+        await consumer.source.start()
+        async with asyncio.timeout(20):
+            await began.wait()
+            await until(functools.partial(reads_what_is_new, consumer))
+        if name == "dead":
+            await consumer.die()
+            await until(lambda: left_alone(store, 20))
+    tries = await store.client.xpending_range(keys.log(POOL), GROUP, "-", "+", 9)
+    await consumer.die()
+    assert [one["times_delivered"] for one in tries] == [2, 2, 2]
+
+
+async def reads_what_is_new(consumer: Consumer) -> bool:
+    return not consumer.source._reader.reads_own
+
+
+async def left_alone(store: Store, idle_ms: int) -> bool:
+    return len(await store.client.xpending_range(keys.log(POOL), GROUP, "-", "+", 9, idle=idle_ms)) == 3
 
 
 async def nothing_pending(store: Store) -> bool:

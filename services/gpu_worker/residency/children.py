@@ -140,7 +140,8 @@ class Children:
         """Wait for any change of the books; False if there was none in time."""
         self._waiting += 1
         try:
-            await asyncio.wait_for(self._changed.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                await self._changed.wait()
         except TimeoutError:
             return False
         finally:

@@ -85,7 +85,8 @@ class GuardedServer(web.Server):
         if not self.open:
             return
         try:
-            await asyncio.wait_for(self._is_empty.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._is_empty.wait()
         except TimeoutError:
             log.warning("connections_cut_at_shutdown", count=len(self.open))
 

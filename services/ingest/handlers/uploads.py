@@ -166,7 +166,8 @@ class UploadHandlers:
             except (Problem, StoreAway):
                 pass  # the next time
             try:
-                await asyncio.wait_for(stop.wait(), SWEEP_S)
+                async with asyncio.timeout(SWEEP_S):
+                    await stop.wait()
             except TimeoutError:
                 continue
 

@@ -103,7 +103,8 @@ class GroupSource(Reading):
         if now_s >= self._tidy_at_s:
             self._tidy_at_s = now_s + TIDY_EVERY_S
             await self._store.deliveries.leave(self._pool, GROUP, CONSUMER_IDLE_MS)
-        if now_s >= self._take_over_at_s and await self._take_over():
+        # Not before its own: what is taken over now would be read with that again, and a try be counted twice.
+        if not self._reader.reads_own and now_s >= self._take_over_at_s and await self._take_over():
             return
         self._give(_read(await self._next()))
         await self._in_hand.until(AHEAD - 1)
