@@ -4,7 +4,8 @@ PYTHON ?= python3
 EXTRAS ?=
 PROMPT ?= a red lighthouse by the sea at sunset
 
-# Tests wait for processes more than they compute: two at a time for each core.
+# Tests wait for processes more than they compute: two at a time for each core. Whoever is done takes from the others:
+# else the stories with whole stacks, which wait longest, would be left for the end.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(16, 2 * (os.cpu_count() or 1)))')
 
 VENV := .venv
@@ -28,7 +29,7 @@ up: $(RUN_STAMP) ## run the stack on this machine; prints the address, the key a
 	$(BIN)/headrace up
 
 test: $(DEV_STAMP) ## run all tests; EXTRAS=torch,s3 adds extras
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 lint: $(DEV_STAMP) ## formatting, ruff, mypy --strict, import rules
 	$(BIN)/ruff format --check .

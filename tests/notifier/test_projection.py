@@ -1,8 +1,8 @@
 """The agent and what surrounds it: when a batch is settled, and what never ends the reading."""
 
 import asyncio
-import functools
 import contextlib
+import functools
 import json
 import os
 import sys
