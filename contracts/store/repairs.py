@@ -20,7 +20,7 @@ def version_of(row: Mapping[str, str] | None, *, is_hash: bool = True) -> str:
     """Return what `rebuild` calls the state in which a job was found."""
     if row is None:
         return "none"
-    return f"{row.get('n', '')} {row.get('p', '')}" if is_hash else "other"
+    return " ".join(row.get(name, "") for name in ("n", "p", "rb")) if is_hash else "other"
 
 
 class Repairs:

@@ -1,6 +1,7 @@
 """Audits through the API: asked for, done by a process of their own, one at a time, and shown to whom they concern."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from contracts.archive.checkpoints import SECRET, SUBJECT, Signer
 from contracts.asked_audit import AskedAudit
 from contracts.store import keys
+from services.ingest.audits.views import audit_view
+from services.ingest.audits.worker import AuditWorker, ended_audit
 from tests.ingest.api import ADMIN_KEY, Answer, Api
 
 AUDIT = "/v1/audit/verify"
@@ -95,23 +98,38 @@ async def test_checkpoints_are_listed_by_page_with_what_they_are_worth(api: Api,
     assert (rest.body["data"], rest.body["hasMore"], foreign.code) == ([], False, "bad_cursor")
 
 
-async def test_an_audit_whose_process_died_is_begun_anew_and_one_that_cannot_run_says_so(
+async def test_an_audit_whose_process_died_is_begun_anew_before_any_other(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process took it and is gone: its lease runs out. The one after it waits for that."""
-    monkeypatch.setattr(AskedAudit, "words", lambda asked: ["nonsense" if asked.id == "aud_new" else "version"])
+    done: list[str] = []
+
+    async def work(self: AuditWorker, asked: AskedAudit, stop: asyncio.Event) -> AskedAudit:
+        done.append(asked.id)
+        return replace(asked, done_ms=1)
+
+    monkeypatch.setattr(AuditWorker, "_done", work)
     store = api.store
     old = AskedAudit("aud_old", by="key_x", asked_ms=1)
     await store.audit_work.ask(keys.SYSTEM, old)
-    assert await store.audit_work.claim(keys.SYSTEM, "gone", 500) == old
+    assert await store.audit_work.claim(keys.SYSTEM, "gone", 1_500) == old
     await store.audit_work.ask(keys.SYSTEM, AskedAudit("aud_new", by="key_x", asked_ms=2))
 
     async with asyncio.timeout(60):
-        while not all(each.done_ms for each in await store.audit_work.all(keys.SYSTEM)):  # noqa: ASYNC110
+        while len(done) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
-    first, second = await store.audit_work.all(keys.SYSTEM)
-    assert (first.error, "nonsense" in second.error) == ("it ended with 0", True)
-    assert first.done_ms <= second.done_ms
-    shown = await api.admin("GET", f"{AUDIT}/aud_new")
-    assert (shown.body["status"], shown.body["ok"]) == ("failed", None)
+    assert done == ["aud_old", "aud_new"]
+
+
+def test_an_audit_that_could_not_run_says_why() -> None:
+    """The last words of the program, out of the frame that a usage error is printed in."""
+    asked = AskedAudit("aud_x", asked_ms=1)
+    framed = "Usage: headrace audit\n\u256d\u2500 Error \u256e\n\u2502 there is no pool x \u2502\n\u2570\u2500\u256f"
+
+    wrong = ended_audit(asked, b"", framed.encode(), 2, 5)
+    killed = ended_audit(asked, b'{"pools": []', b"", -9, 5)
+    shown = audit_view(wrong)
+
+    assert (wrong.error, wrong.done_ms, killed.error) == ("there is no pool x", 5, "it ended with -9")
+    assert (shown["status"], shown["ok"], shown["pools"]) == ("failed", None, [])

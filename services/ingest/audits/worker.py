@@ -85,7 +85,7 @@ class AuditWorker:
                 await child.wait()
             with contextlib.suppress(asyncio.CancelledError):
                 await said
-        return _ended(asked, document, noted, code, self._context.now_ms())
+        return ended_audit(asked, document, noted, code, self._context.now_ms())
 
     async def _held(self, asked: AskedAudit, child: Process, said: Said, stop: asyncio.Event) -> bool:
         """Keep the claim while the child works; whether it ended while it was ours."""
@@ -106,7 +106,8 @@ class AuditWorker:
             stopping.cancel()
 
 
-def _ended(asked: AskedAudit, document: bytes, noted: bytes, code: int, now_ms: int) -> AskedAudit:
+def ended_audit(asked: AskedAudit, document: bytes, noted: bytes, code: int, now_ms: int) -> AskedAudit:
+    """Return what came of it; `noted` is what the program said beside its document."""
     if code in (ENDED_OK, ENDED_WRONG) and _is_object(document):
         return replace(asked, done_ms=now_ms, document=document.decode())
     lines = [line.strip(_FRAME) for line in noted.decode("utf-8", "replace").splitlines()]
