@@ -121,14 +121,23 @@ async def test_the_sweep_of_many_holds_up_no_command(pool: Pool) -> None:
     """Field case 87: no command of sealing, trimming and forgetting takes 50 ms, and no script is cached."""
     client = pool.store.client
     await client.config_set("slowlog-log-slower-than", 50_000)
+    slow = await slow_kinds(pool)
+    for _ in range(3):  # what takes so long by itself does so each time; on a busy machine anything does, once
+        if slow:
+            slow &= await slow_kinds(pool)
+    assert slow == frozenset()
+    assert (await client.info("memory"))["number_of_cached_scripts"] == 0
+
+
+async def slow_kinds(pool: Pool) -> frozenset[bytes]:
+    """Sweep a thousand ended jobs away; return which kinds of command took too long meanwhile."""
+    client = pool.store.client
     await client.slowlog_reset()
     for _ in range(1_000):
         await pool.cancel(await pool.job())
     await sweep(pool)
-
     assert await client.zcard(keys.ended(POOL, "failed")) == 0
-    assert await client.slowlog_get() == []
-    assert (await client.info("memory"))["number_of_cached_scripts"] == 0
+    return frozenset(b" ".join(entry["command"].split()[:2]) for entry in await client.slowlog_get())
 
 
 async def test_jobs_of_a_far_future_vanish_when_they_are_cancelled(pool: Pool) -> None:
