@@ -16,6 +16,7 @@ from contracts.errors import Corrupt, StoreUnavailable
 from contracts.positions import START
 from contracts.store.channel import Channel, Command
 from contracts.store.clients import COMMAND_TIMEOUT_S, LOST
+from contracts.waiting import wait
 from contracts.wire import Entry, decode
 
 
@@ -169,11 +170,7 @@ class GroupReader:
 async def pause(failures: int, stop: asyncio.Event, chance: float) -> None:
     """Wait before going on after `failures` losses in a row: 0.05 s doubling to 1 s, or until `stop`."""
     delay_s = min(1.0, 0.05 * 2 ** min(failures, 10)) * (0.5 + chance)
-    try:
-        async with asyncio.timeout(delay_s):
-            await stop.wait()
-    except TimeoutError:
-        return
+    await wait(stop, delay_s)
 
 
 def _read(position: str, fields: Any) -> Entry | Poison:

@@ -26,6 +26,7 @@ from contracts.store.records import Record, RecordReader, may_lack
 from contracts.store.words import Word
 from contracts.store.write import Write
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 from services.archivist import adopting, checkpoints, sealing
 from services.archivist.config import ArchivistConfig
 from services.archivist.erasing import PoolEraser, PoolSweeper
@@ -80,7 +81,7 @@ class PoolArchivist:
                 failures += 1
                 self._log.warning("archiving_failed", reason=str(error), failures_count=failures)
                 await pause(min(failures, 6), stop, random.random())
-            await _sleep(self._config.look_ms, stop)
+            await wait(stop, self._config.look_ms / 1000)
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
@@ -303,11 +304,3 @@ class PoolArchivist:
             await self._store.archive.resign(self._pool, self._token)
         except HeadraceError:
             return  # the lease ends by itself
-
-
-async def _sleep(ms: int, stop: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(ms / 1000):
-            await stop.wait()
-    except TimeoutError:
-        return

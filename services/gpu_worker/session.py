@@ -20,6 +20,7 @@ from contracts.errors import StoreUnavailable
 from contracts.ids import mint_token
 from contracts.store import Store, Word
 from contracts.store.replies import Beat, Reply
+from contracts.waiting import wait
 from services.gpu_worker.commands import Commands
 from services.gpu_worker.config import WorkerConfig
 from services.gpu_worker.deck import Shop
@@ -157,7 +158,7 @@ class Session:
                 await self._beat_once()
             except StoreUnavailable as error:
                 log.warning("heartbeat_missed", detail=str(error))
-            await _wait(self._done, self._config.heartbeat_s)
+            await wait(self._done, self._config.heartbeat_s)
 
     async def _beat_once(self) -> None:
         await self._gpus.look()
@@ -250,7 +251,7 @@ class Session:
 
     async def _give_up_after(self, hurry: asyncio.Event) -> None:
         """Bound the whole drain, also while the store is away: the scheduler finds out by the lease then."""
-        await _wait(hurry, self._config.drain_s)
+        await wait(hurry, self._config.drain_s)
         bounds = self._config.bounds
         await asyncio.sleep(bounds.cancel_grace_s + bounds.term_grace_s + self._config.settle_s)
         self._shop.desk.over.set()
@@ -279,19 +280,11 @@ async def _first_of(tasks: Sequence["asyncio.Task[None]"], *events: asyncio.Even
 
 
 async def _ends(tasks: Sequence["asyncio.Task[None]"], within_s: float, hurry: asyncio.Event) -> bool:
-    waiting = asyncio.create_task(_wait(hurry, within_s))
+    waiting = asyncio.create_task(wait(hurry, within_s))
     everything = asyncio.ensure_future(asyncio.wait(tasks))
     await asyncio.wait([waiting, everything], return_when=asyncio.FIRST_COMPLETED)
     await _cancelled([waiting, everything])
     return all(task.done() for task in tasks)
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
 
 
 async def _cancelled(tasks: "Sequence[asyncio.Future[Any]]") -> None:

@@ -15,6 +15,7 @@ from contracts.errors import HeadraceError
 from contracts.store import Store
 from contracts.store.log import StreamReader
 from contracts.store.questions import as_reply
+from contracts.waiting import wait
 from services.ingest.patience import Patience
 
 PATIENCE_S = 0.25  # and the tick of the one timer for all of them: 0.3 s in all
@@ -116,7 +117,7 @@ class Asker:
             except HeadraceError:
                 self._hear_nothing(line)
                 return
-            await _wait(line.answered, LINGER_S)
+            await wait(line.answered, LINGER_S)
 
     def _hear_nothing(self, line: _Line) -> None:
         line.quiet_until_s = self._now_s() + SILENCE_S
@@ -162,14 +163,6 @@ def _give_up(line: _Line) -> None:
 def _forget_answered(line: _Line) -> None:
     """Drop the batches that nobody waits for any more: their answers are late or will never come."""
     line.sent = {number: batch for number, batch in line.sent.items() if any(not a.answer.done() for a in batch)}
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    except TimeoutError:
-        return
 
 
 def _as(kind: type[T], answer: q.Answer | None) -> T | None:

@@ -21,6 +21,7 @@ from contracts.store import Store
 from contracts.store.log import pause
 from contracts.store.store import PoolMeta
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 from contracts.wire import Entry
 from services.notifier.planning.notices import Source
 from services.notifier.planning.past import PastPlanner
@@ -73,7 +74,7 @@ class Backfiller:
             except Exception:
                 failures += 1
                 self._log.exception("backfill_failed")
-            await (pause(failures, stop, random.random()) if failures else _wait(stop, LOOK_EVERY_S))
+            await (pause(failures, stop, random.random()) if failures else wait(stop, LOOK_EVERY_S))
 
     async def _work(self, asked: Backfill, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -83,7 +84,7 @@ class Backfiller:
             if asked.done_ms:
                 self._log.info("backfill_done", id=asked.id, endpoint_id=asked.endpoint_id, planned=asked.planned)
                 return
-            await _wait(stop, _pause_s(before, asked))
+            await wait(stop, _pause_s(before, asked))
 
     async def _step(self, asked: Backfill) -> Backfill:
         """Do a part; returns how far it is now."""
@@ -120,11 +121,3 @@ def _pause_s(before: Backfill, after: Backfill) -> float:
     if after.position == before.position:
         return FULL_PAUSE_S
     return max(STEP_PAUSE_S, (after.planned - before.planned) / PER_S)
-
-
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return

@@ -24,6 +24,7 @@ from contracts.kafka.connection import Topic
 from contracts.store import Store, keys
 from contracts.store.log import pause
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 from contracts.webhook_keys import KEY_ROOT
 from services.notifier.backfilling import Backfiller
 from services.notifier.payload import Links
@@ -106,7 +107,7 @@ class Notifier:
                 if pools := self._store.directory.configuration.pools:
                     self._operations = {keys.SYSTEM: await self._planner_of_operations()}
                     return {pool: await self._planner(pool) for pool in sorted(pools)}
-                await _wait(stop, POOLS_EVERY_S)
+                await wait(stop, POOLS_EVERY_S)
             except StoreUnavailable:
                 await pause(failures, stop, random.random())
                 failures += 1
@@ -166,7 +167,7 @@ class Notifier:
             if self._is_forked or await self._is_another_epoch():
                 self._log.warning("log_changed", epochs=self._epochs)
                 return True
-            await _wait(stop, POOLS_EVERY_S)
+            await wait(stop, POOLS_EVERY_S)
         return False
 
     async def _is_another_epoch(self) -> bool:
@@ -179,14 +180,6 @@ class Notifier:
 
     def _note_fork(self) -> None:
         self._is_forked = True
-
-
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return
 
 
 def _nothing() -> None:

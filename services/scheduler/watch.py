@@ -16,6 +16,7 @@ from contracts.errors import StoreUnavailable
 from contracts.positions import START
 from contracts.store import Store, keys
 from contracts.store.log import pause
+from contracts.waiting import wait
 from services.scheduler.leases import Attempt, Leases, Pulse
 
 POSITIONS_EVERY_MS = 1_000
@@ -50,7 +51,7 @@ class Watch:
                 self.leases.restart()
                 failures += 1
                 await pause(failures, stop, random.random())
-            await _sleep(period_ms, stop)
+            await wait(stop, period_ms / 1000)
 
     async def _look(self) -> None:
         running, begun_ms = self._running(), mono_ms()
@@ -69,11 +70,3 @@ class Watch:
 def _pulse(fields: dict[str, str]) -> Pulse:
     held = orjson.loads(fields.get("held") or "[]")
     return Pulse(int(fields.get("b", 0)), frozenset((str(job_id), int(fence)) for job_id, fence in held))
-
-
-async def _sleep(ms: int, stop: asyncio.Event) -> None:
-    try:
-        async with asyncio.timeout(ms / 1000):
-            await stop.wait()
-    except TimeoutError:
-        return

@@ -18,6 +18,7 @@ from contracts.errors import StoreUnavailable
 from contracts.store import Store
 from contracts.store.log import pause
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 
 if TYPE_CHECKING:
     from contracts.archive import Archive
@@ -75,7 +76,7 @@ class Mirror:
                 await self._store.directory.open()
                 if pools := self._store.directory.configuration.pools:
                     return {pool: await self._store.open_pool(pool) for pool in sorted(pools)}
-                await _wait(stop, POOLS_EVERY_S)
+                await wait(stop, POOLS_EVERY_S)
             except StoreUnavailable:
                 await pause(failures, stop, random.random())
                 failures += 1
@@ -90,11 +91,5 @@ class Mirror:
             if self._store.directory.configuration.pools.keys() != pools.keys():
                 self._log.info("pools_changed", mirrored=sorted(pools))
                 return True
-            await _wait(stop, POOLS_EVERY_S)
+            await wait(stop, POOLS_EVERY_S)
         return False
-
-
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()

@@ -20,6 +20,7 @@ from contracts.errors import Corrupt, Unavailable
 from contracts.store import keys
 from contracts.store.log import pause
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 from services.ingest.context import Context
 from services.ingest.minting import Mint
 
@@ -52,7 +53,7 @@ class AuditWorker:
             except (Unavailable, Corrupt, OSError) as error:
                 failures += 1
                 log.warning("audit_not_worked_on", reason=str(error), failures_count=failures)
-            await (pause(failures, stop, 0.5) if failures else _wait(stop, LOOK_EVERY_S))
+            await (pause(failures, stop, 0.5) if failures else wait(stop, LOOK_EVERY_S))
 
     async def _next(self, stop: asyncio.Event) -> None:
         work = self._context.store.audit_work
@@ -128,9 +129,3 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
     while part := await stream.read(65_536):
         found += part[: MOST_BYTES - len(found)]
     return bytes(found)
-
-
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()

@@ -21,6 +21,7 @@ from contracts.store.jobs import MOST_EVENTS
 from contracts.store.log import pause
 from contracts.store.write import JobGuard, Write
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 from services.ingest.context import Context
 from services.ingest.dead_letters.finding import LetterFinder
 from services.ingest.edge.problems import Problem
@@ -46,9 +47,9 @@ class LetterWorker:
 
     def __init__(
         self, context: Context, reader: JobReader, *,
-        clock_s: Callable[[], float] = time.monotonic, wait: Wait | None = None,
+        clock_s: Callable[[], float] = time.monotonic, wait: Wait = wait,
     ) -> None:  # fmt: skip
-        self._context, self._reader, self._clock_s, self._wait = context, reader, clock_s, wait or _wait
+        self._context, self._reader, self._clock_s, self._wait = context, reader, clock_s, wait
         self._finder = LetterFinder(context)
         self.who = Mint(context.now_ms).token()
         self._next_s = 0.0
@@ -176,13 +177,3 @@ class LetterWorker:
 def _is_meant(asked: Operation, shown: Shown) -> bool:
     failed_ms = shown.state.done_ms or 0
     return bool(shown.state.dead_lettered) and failed_ms < asked.wanted.until_ms
-
-
-async def _wait(stop: asyncio.Event, seconds: float) -> None:
-    if seconds <= 0:
-        return
-    try:
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    except TimeoutError:
-        return
