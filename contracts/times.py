@@ -1,9 +1,25 @@
 """Times as people read them: RFC 3339 in UTC with milliseconds. Inside, a time is an integer of milliseconds."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import overload
 
 DAY_MS = 86_400_000
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_MS = timedelta(milliseconds=1)
+
+
+@overload
+def ms_of(moment: datetime) -> int: ...
+@overload
+def ms_of(moment: datetime | None) -> int | None: ...
+def ms_of(moment: datetime | None) -> int | None:
+    """Return a wall time in whole milliseconds; exact, which a float of seconds is not from 2038 on. None stays None.
+
+    >>> ms_of(datetime.fromisoformat("2025-11-29T23:00:00.123999Z"))
+    1764457200123
+    """
+    return None if moment is None else (moment - _EPOCH) // _MS
 
 
 def instant(real_ms: int | None) -> str | None:

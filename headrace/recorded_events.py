@@ -14,6 +14,7 @@ from contracts.store import keys
 from contracts.store.channel import Channel
 from contracts.store.clients import command_client
 from contracts.store.log import LogReader, Poison
+from contracts.times import ms_of
 from contracts.wire import Entry
 from headrace.output import note
 from headrace.store_server import ensure, release
@@ -52,7 +53,7 @@ def _wall_ms(text: str) -> int:
         raise BadInput(f"{text!r} is neither RFC 3339 nor a position") from None
     if moment.tzinfo is None:
         raise BadInput(f"{text!r} has no time zone: end it with Z or +00:00")
-    return round(moment.timestamp() * 1000)
+    return ms_of(moment)
 
 
 def from_file(path: Path) -> Iterator[tuple[Entry, str]]:

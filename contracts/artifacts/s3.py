@@ -16,6 +16,7 @@ from obstore import exceptions as faults
 from obstore.store import S3Store
 
 from contracts.artifacts.objects import CHUNK_BYTES, Content, StoreAway, Stored
+from contracts.times import ms_of
 
 PART_BYTES = 8 << 20
 PARTS_AT_ONCE = 4
@@ -75,7 +76,7 @@ class S3Objects:
         with _faults():
             for page in obstore.list(self._store, prefix.rstrip("/")):
                 for each in page:
-                    yield Stored(each["path"], each["size"], round(each["last_modified"].timestamp() * 1000))
+                    yield Stored(each["path"], each["size"], ms_of(each["last_modified"]))
 
 
 class _S3Content:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
+from contracts.times import ms_of
 from contracts.webhook_api import DeliveriesFilter
 from services.ingest.edge.problems import Problem
 from services.ingest.requests import read_query
@@ -58,8 +58,8 @@ def filter_of(asked: DeliveriesFilter, *, states: frozenset[str] | None = None) 
         job_id=asked.job_id,
         event_type=asked.event_type,
         states=states if asked.state is None else frozenset({asked.state}),
-        since_ms=_ms(asked.since),
-        until_ms=_ms(asked.until),
+        since_ms=ms_of(asked.since),
+        until_ms=ms_of(asked.until),
     )
 
 
@@ -69,7 +69,3 @@ def read_filter(query: Sequence[tuple[str, str]]) -> DeliveryFilter:
     if len(dict(given)) < len(given):
         raise Problem("bad_parameter", "Each filter may be given once")
     return filter_of(read_query(DeliveriesFilter, dict(given)))
-
-
-def _ms(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)

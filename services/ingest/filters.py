@@ -12,6 +12,7 @@ from datetime import datetime
 from contracts.api import JobsFilter
 from contracts.ids import RANDOM_BITS, encode_base32
 from contracts.job import TERMINAL, JobState, JobStatus
+from contracts.times import ms_of
 from services.ingest.edge.problems import Problem
 
 NAMES = frozenset(
@@ -135,8 +136,8 @@ def filter_of(wanted: JobsFilter) -> JobFilter:
         wanted.user_id,
         wanted.priority,
         wanted.pool,
-        None if wanted.created_after is None else max(0, int(wanted.created_after.timestamp() * 1000)),
-        None if wanted.created_before is None else max(0, int(wanted.created_before.timestamp() * 1000)),
+        None if wanted.created_after is None else max(0, ms_of(wanted.created_after)),
+        None if wanted.created_before is None else max(0, ms_of(wanted.created_before)),
         prefix=wanted.q or "",
         metadata=tuple(sorted(wanted.metadata.items())),
         canonical=wanted.model_dump_json(exclude_none=True),
@@ -173,7 +174,7 @@ def read_instant_ms(query: Mapping[str, str], name: str) -> int | None:
         moment = datetime.fromisoformat(text.replace(" ", "+"))
         if moment.tzinfo is None:
             raise ValueError("no offset")
-        return max(0, int(moment.timestamp() * 1000))
+        return max(0, ms_of(moment))
     except (ValueError, OverflowError):
         raise Problem("bad_parameter", f"{name} is an RFC 3339 time with an offset") from None
 

@@ -16,6 +16,7 @@ from pydantic.alias_generators import to_snake
 from contracts.api import GenerationJobData
 from contracts.body import Body
 from contracts.model_spec import ModelRegistry
+from contracts.times import ms_of
 from services.ingest.edge.problems import Fault, Problem
 from services.ingest.edge.strict_json import BadJson, parse_object
 
@@ -132,7 +133,7 @@ def run_at_ms(data: GenerationJobData, now_ms: int) -> int | None:
     """
     if data.run_at is None:
         return None
-    due_ms = int(data.run_at.timestamp() * 1000)
+    due_ms = ms_of(data.run_at)
     if due_ms <= now_ms:
         return None
     if due_ms > now_ms + MAX_RUN_AHEAD_S * 1000:

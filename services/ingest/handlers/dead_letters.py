@@ -14,6 +14,7 @@ from contracts import events as ev
 from contracts.admin_api import Because, DeadLettersAct, DeadLettersFilter
 from contracts.dead_letters import DeadLetter, LetterFilter, Operation, Verb
 from contracts.store import keys
+from contracts.times import ms_of
 from services.ingest.admission.admit import read_key
 from services.ingest.context import Context
 from services.ingest.dead_letters.finding import MOST_SCANNED, START, LetterFinder, Place
@@ -171,9 +172,9 @@ def _text(place: Place) -> str:
 
 
 def _filter_of(asked: DeadLettersFilter) -> LetterFilter:
-    since_ms, until_ms = (None if at is None else int(at.timestamp() * 1000) for at in (asked.since, asked.until))
     return LetterFilter(
-        asked.pool or "", asked.tenant_id or "", asked.model or "", asked.code or "", since_ms or 0, until_ms or 0
+        asked.pool or "", asked.tenant_id or "", asked.model or "", asked.code or "", ms_of(asked.since) or 0,
+        ms_of(asked.until) or 0,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from contracts.backfills import Backfill
 from contracts.deliveries import PlannedDelivery
 from contracts.endpoints import Endpoint
 from contracts.ids import delivery_id, event_id
+from contracts.times import ms_of
 from contracts.webhook_api import Since
 from services.ingest.context import Context
 from services.ingest.handlers.answers import check_query, json_answer
@@ -129,8 +130,8 @@ class EndpointSendingHandlers(ConfiguredHandlers):
             tenant_id=caller.tenant_id,
             how=how,
             endpoint_id=endpoint.id,
-            since_ms=round(wanted.since.timestamp() * 1000),
-            until_ms=None if wanted.until is None else round(wanted.until.timestamp() * 1000),
+            since_ms=ms_of(wanted.since),
+            until_ms=ms_of(wanted.until),
             **caller.signed(wanted.reason),
         )
 

@@ -6,7 +6,6 @@ for or its stream began, and writes nothing. A process that does not know a repl
 
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Literal
 
 import orjson
@@ -15,7 +14,7 @@ from aiohttp import web
 from contracts.events import PolicyFacts
 from contracts.positions import BadPosition, entry_key, parse_position
 from contracts.replay_api import ReplayCreate, WhatIfPolicy
-from contracts.times import instant
+from contracts.times import instant, ms_of
 from services.ingest.context import Context
 from services.ingest.cursor import BadCursor, seal, unseal
 from services.ingest.edge.body import read_body
@@ -133,7 +132,7 @@ class ReplayHandlers:
 
     async def _asked(self, caller: Caller, body: ReplayCreate) -> Asked:
         filters = body.filters.model_dump(by_alias=True, exclude_none=True)
-        shown: JsonObject = {"from": _text(body.from_), "to": _text(body.to), "at": body.at}
+        shown: JsonObject = {"from": instant(ms_of(body.from_)), "to": instant(ms_of(body.to)), "at": body.at}
         if body.mode == "stream":
             shown["speed"] = body.speed
         work: JsonObject = {}
@@ -157,7 +156,7 @@ class ReplayHandlers:
             self._context.settings.scheduler.policy.changed(PolicyFacts.model_validate(knobs))
         except ValueError:
             raise invalid_input((Fault("/policy", "contradiction", "is out of bounds as a whole"),)) from None
-        begin, end = _ms(body.from_), _ms(body.to)
+        begin, end = ms_of(body.from_), ms_of(body.to)
         return {
             "pool": pool,
             "from": None if begin is None else [begin, 0],
@@ -231,11 +230,3 @@ def _place(text: str, pool_code: str) -> str | None:
     except BadPosition:
         return f"{read_instant_ms({'at': text}, 'at')}-{_LAST}"
     return position.entry if position.pool_code == pool_code else None
-
-
-def _ms(moment: datetime | None) -> int | None:
-    return None if moment is None else round(moment.timestamp() * 1000)
-
-
-def _text(moment: datetime | None) -> str | None:
-    return instant(_ms(moment))

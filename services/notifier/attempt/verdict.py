@@ -21,6 +21,7 @@ from email.utils import parsedate_to_datetime
 from enum import StrEnum
 
 from contracts.retry import Schedule
+from contracts.times import ms_of
 
 GAP_MIN_MS = 1000
 RETRY_AFTER_STATUSES = frozenset({429, 502, 503, 504})
@@ -140,7 +141,7 @@ def parse_retry_after(value: str, now_ms: int) -> int | None:
     try:
         date = parsedate_to_datetime(text)
         date = date if date.tzinfo else date.replace(tzinfo=UTC)
-        return max(0, int(date.timestamp() * 1000) - now_ms)
+        return max(0, ms_of(date) - now_ms)
     except (ValueError, TypeError, OverflowError, IndexError):
         return None
 
