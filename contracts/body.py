@@ -5,7 +5,7 @@ refused and never silently dropped. Input takes camelCase and snake_case, output
 """
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -16,7 +16,10 @@ Name = Annotated[str, Field(min_length=1, max_length=256, pattern=r"^[^\x00-\x1f
 MetadataKey = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 MetadataValue = Annotated[str, Field(max_length=512)]
 Metadata = Annotated[dict[MetadataKey, MetadataValue], Field(max_length=16)]
-Reason = Annotated[str, Field(max_length=512, pattern=r"^[^\x00-\x1f\x7f]*$")]
+# Nor what a terminal obeys or a reader is misled by: C1 controls, separators of lines, overrides of direction.
+Reason = Annotated[
+    str, Field(max_length=512, pattern=r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]*$")
+]  # fmt: skip
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)")
 
@@ -27,7 +30,12 @@ def _parse_instant(value: object) -> object:
         return value
     if not _RFC3339.fullmatch(value):
         raise ValueError("must be an RFC 3339 time with an offset, such as 2026-11-29T23:00:00Z")
-    return datetime.fromisoformat(value.upper())
+    moment = datetime.fromisoformat(value.upper())
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must be in one of the years 1 to 9999, in UTC, too") from None
+    return moment
 
 
 Instant = Annotated[datetime, BeforeValidator(_parse_instant, json_schema_input_type=str)]

@@ -37,7 +37,7 @@ def instant(real_ms: int | None) -> str | None:
 @lru_cache(maxsize=4_096)
 def _second(seconds: int) -> str:
     # What is shown is mostly about the last few seconds, and calendars are slow.
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]  # strftime leaves zeros of the year out
 
 
 @lru_cache(maxsize=4_096)

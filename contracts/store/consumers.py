@@ -89,17 +89,22 @@ class Consumers:
 
 def _standing(pool: str, stream: str, group: Any, length: int, rows: Sequence[Any], now_ms: int) -> Standing:
     waiting, pending, consumers = (() if isinstance(row, Exception) else row for row in rows)
-    members = tuple(Member(as_text(each["name"]), int(each["pending"]), int(each["idle"])) for each in consumers)
+    members = tuple(Member(_name(each["name"]), int(each["pending"]), int(each["idle"])) for each in consumers)
     oldest = None
     for first in pending:
         position = as_text(first["message_id"])
         age_ms = max(0, now_ms - entry_ms(position))
-        oldest = OldestPending(position, as_text(first["consumer"]), age_ms, int(first["times_delivered"]))
+        oldest = OldestPending(position, _name(first["consumer"]), age_ms, int(first["times_delivered"]))
     return Standing(
-        pool, stream, as_text(group["name"]), as_text(group["last-delivered-id"]),
+        pool, stream, _name(group["name"]), as_text(group["last-delivered-id"]),
         known_lag(group.get("lag"), length, is_behind=bool(waiting)), _age_ms(waiting, now_ms),
         int(group["pending"]), oldest, members,
     )  # fmt: skip
+
+
+def _name(raw: bytes | str) -> str:
+    """Return what somebody called a group or member of it, which need not be a text."""
+    return raw.decode(errors="backslashreplace") if isinstance(raw, bytes) else raw
 
 
 def _age_ms(first: Any, now_ms: int) -> int:

@@ -10,7 +10,7 @@ import hashlib
 import hmac
 
 _MAC_BYTES = 16
-_MAX_LENGTH = 4_096  # a place in each of many pools
+MAX_LENGTH = 4_096  # a place in each of many pools
 
 
 class BadCursor(ValueError):
@@ -25,7 +25,7 @@ def seal(secret: bytes, question: str, place: str) -> str:
 
 def unseal(secret: bytes, question: str, cursor: str) -> str:
     """Return the place in `cursor`. Raises BadCursor when it was made for another question, or by others."""
-    if len(cursor) > _MAX_LENGTH:
+    if len(cursor) > MAX_LENGTH:
         raise BadCursor("too long")
     try:
         sealed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)

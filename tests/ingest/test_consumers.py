@@ -85,6 +85,18 @@ async def test_a_group_that_nobody_reads_holds_the_log_and_is_dropped_with_a_rea
     assert [b"Kafka is gone" in fields[b"d"] for fields in written] == [True, False]
 
 
+async def test_a_name_that_is_no_text_is_shown_and_hides_nothing_else(api: Api) -> None:
+    client: Any = api.store.client
+    await api.job()
+    await client.xgroup_create(LOG, b"\xff\n", "0-0")
+    await client.xreadgroup(b"\xff\n", b"\xfe", {LOG: ">"}, count=1)
+
+    found = (await groups(api))["\\xff\n"]
+
+    assert (found["members"][0]["name"], found["oldestPending"]["member"], found["active"]) == ("\\xfe", "\\xfe", True)
+    assert (await api.get("/metrics")).status == 200
+
+
 @pytest.mark.parametrize("until_ms", [1, 1 << 50])
 async def test_the_mirror_which_has_no_members_is_dropped_only_when_nobody_leads_it(api: Api, until_ms: int) -> None:
     client: Any = api.store.client

@@ -89,6 +89,25 @@ async def test_dead_letters_are_listed_by_tenant_model_code_and_time(api: Api, p
     assert (await act(api, "redrive", filter={}, reason=" ")).pointers == ["/reason"]
 
 
+async def test_no_time_makes_more_of_them_fit_or_an_operation_that_cannot_be_shown(api: Api, play: Play) -> None:
+    """An end in 1970 was taken for none; a time that is in no year of UTC was kept and shown by nobody again."""
+    job_id = await fails(api, play)
+    for times, count in (
+        ({"until": "1970-01-01T00:00:00Z"}, 0), ({"until": "1969-12-31T23:59:59Z"}, 0),
+        ({"since": "0001-01-01T00:00:00Z"}, 1), ({"until": "9999-12-31T23:59:59Z"}, 1),
+    ):  # fmt: skip
+        assert (await act(api, "discard", filter=times, dryRun=True)).body["matched"] == count, times
+        assert await listed(api, "".join(f"&{name}={text}" for name, text in times.items())) == [job_id] * count
+    for time in ("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        assert (await act(api, "redrive", filter={"since": time, "code": "none"})).pointers == ["/filter/since"]
+    asked = await act(api, "redrive", filter={"since": "0001-01-01T00:00:00Z", "code": "none"})
+    assert asked.body["filter"]["since"] is None
+    assert len((await api.admin("GET", f"{DLQ}/operations")).body["data"]) == 1
+    for why in ("a\nb", "a\x9b31m", "a\u2028b", "\u202egnp", "x" * 513):
+        assert (await act(api, "discard", ids=[job_id], reason=why)).pointers == ["/reason"], why
+    assert await listed(api) == [job_id]
+
+
 async def test_a_redriven_job_runs_once_more_under_its_own_tenant_and_attempts(api: Api, play: Play) -> None:
     """Also when the request is repeated, with its key or without one, and when the job fails again meanwhile."""
     job_id = await fails(api, play, policy={"maxAttempts": 2}, priority="high")

@@ -160,6 +160,9 @@ async def test_another_policy_is_tried_on_what_was_recorded_by_operators_only(ap
         "POST", "/v1/replays", json={"mode": "whatif", "policy": {"tierFloors": {"free": 0.5, "enterprise": 0.5}}}
     )
     assert wrong.pointers == ["/policy"]
+    many = {"mode": "whatif", "policy": {"weights": {f"t_{number}": 1.5 for number in range(1_000)}}}
+    assert (await api.admin("POST", "/v1/replays", json=many)).code == "invalid_input"  # no id has room for that
+    assert [each["id"] for each in (await api.admin("GET", "/v1/replays")).body["data"]] == [found["id"]]
     assert (await api.admin("POST", "/v1/replays", json={"mode": "stream"})).code == "missing_scope"
 
 

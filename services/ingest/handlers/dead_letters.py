@@ -172,9 +172,11 @@ def _text(place: Place) -> str:
 
 
 def _filter_of(asked: DeadLettersFilter) -> LetterFilter:
+    since_ms, until_ms = ms_of(asked.since), ms_of(asked.until)
+    # 0 means no end, and nothing failed in 1970: an end before all of it must not become none
+    until_ms = 0 if until_ms is None else max(1, until_ms)
     return LetterFilter(
-        asked.pool or "", asked.tenant_id or "", asked.model or "", asked.code or "", ms_of(asked.since) or 0,
-        ms_of(asked.until) or 0,
+        asked.pool or "", asked.tenant_id or "", asked.model or "", asked.code or "", max(0, since_ms or 0), until_ms
     )  # fmt: skip
 
 

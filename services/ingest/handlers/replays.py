@@ -16,7 +16,7 @@ from contracts.positions import BadPosition, entry_key, parse_position
 from contracts.replay_api import ReplayCreate, WhatIfPolicy
 from contracts.times import instant, ms_of
 from services.ingest.context import Context
-from services.ingest.cursor import BadCursor, seal, unseal
+from services.ingest.cursor import MAX_LENGTH, BadCursor, seal, unseal
 from services.ingest.edge.body import read_body
 from services.ingest.edge.headers import only_header
 from services.ingest.edge.problems import Fault, Problem
@@ -78,7 +78,10 @@ class ReplayHandlers:
         caller.require(_SCOPES[body.mode])
         asked = await self._asked(caller, body)
         sealed = orjson.dumps([asked.mode, asked.shown, asked.filters, asked.work, asked.created_ms]).decode()
-        replay_id = PREFIX + seal(self._context.secret("cursors"), _scope(caller), sealed)
+        text = seal(self._context.secret("cursors"), _scope(caller), sealed)
+        if len(text) > MAX_LENGTH:
+            raise invalid_input((Fault("", "too_large", "says more than an id has room for; ask about less"),))
+        replay_id = PREFIX + text
         run = self._runs.begin(_run(replay_id, caller, asked))
         return json_answer(_view(run, asked), 202 if run.module else 201)
 
