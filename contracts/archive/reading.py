@@ -163,8 +163,11 @@ class Archive:
             return kept[job_id]
         return None
 
-    async def erase_bodies(self, pool: str, job_ids: Set[str]) -> AsyncIterator[dict[str, bytes]]:
-        """Take jobs' bodies out of what lies beside segments; gives, place by place, those that go next.
+    async def erase_bodies(
+        self, pool: str, job_ids: Set[str]
+    ) -> AsyncIterator[tuple[dict[str, bytes], Set[str]]]:  # fmt: skip
+        """Take jobs' bodies out of what lies beside segments; gives, place by place, those that go next, and the jobs
+        whose bodies are written back.
 
         For the leader of the archive alone, who writes there. Digests and chain stay valid. A body that is not
         archived yet is in the store: erase it there first. Raises Corrupt, Unavailable.
@@ -175,7 +178,7 @@ class Archive:
                 return
             kept = await self.run(self.shelf.bodies, pool, name)
             found = {job_id: kept.pop(job_id) for job_id in kept.keys() & job_ids}
-            yield found
+            yield found, kept.keys() if found else frozenset()
             if found:
                 await self.run(self.shelf.put_bodies, pool, name, kept)
 

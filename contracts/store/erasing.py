@@ -45,6 +45,14 @@ class Erasing:
         found = await self._ask(self._client.hget(keys.erasing(pool), job_id))
         return None if found is None else as_text(found)
 
+    async def again(self, pool: str, left: Mapping[str, str]) -> frozenset[str]:
+        """Let erased jobs wait to be removed once more, each with what is left; returns those that waited already.
+
+        These may have been looked for before what came back was there: ask again once they are ended.
+        """
+        args = [text for pair in left.items() for text in pair]
+        return frozenset(replies.texts(await self._call("erase_again", [keys.erasing(pool)], args))[1:])
+
     async def end(self, pool: str, token: str, job_ids: Sequence[str]) -> bool:
         """Nothing is left of these; False for another than the leader of the archive, or '' where there is none."""
         fixed = [keys.archive(pool), keys.erasing(pool)]

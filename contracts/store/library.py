@@ -23,7 +23,8 @@ VERBS = (
     "rebuild", "recount", "hold_key",
     "tally",
     "lead_mirror", "move_mirror", "note_planned",
-    "erase_forgotten", "erase_deliveries", "erase_live", "erase_claim", "end_erasures", "use_files", "leave_file",
+    "erase_forgotten", "erase_deliveries", "erase_live", "erase_claim", "erase_again", "end_erasures", "use_files",
+    "leave_file",
 )  # fmt: skip
 
 _REGISTER = """

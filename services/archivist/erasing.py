@@ -4,7 +4,7 @@ Promises: may be killed anywhere and repeated; what waits is ended only when not
 that is away puts an erasure off, and nothing else.
 """
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from contracts.archive import Archive
@@ -29,20 +29,35 @@ class PoolEraser:
         found = await self._store.erasing.waiting(self._pool, MOST)
         return {job_id: read_erasure(job_id, left) for job_id, left in list(found.items())[:MOST]}
 
-    async def remove(self, erasures: Mapping[str, Erasure]) -> AsyncIterator[None]:
-        """Remove all that is left of these; gives a chance to keep the lead after each step. Raises Unavailable."""
+    async def remove(self, erasures: Mapping[str, Erasure]) -> AsyncIterator[Set[str]]:
+        """Remove all that is left of these; gives a chance to keep the lead after each step, and the jobs whose bodies
+        are written back in the next one. Raises Unavailable.
+        """
         run = self._archive.run
         for erasure in erasures.values():
             await remove(self._store, self._shelf, run, self._pool, erasure)
-            yield
-        async for found in self._archive.erase_bodies(self._pool, erasures.keys()):
+            yield frozenset()
+        async for found, kept in self._archive.erase_bodies(self._pool, erasures.keys()):
             for (
                 job_id,
                 body,
             ) in found.items():  # of a forgotten job only its body here says which files were sent for it
                 erasure = replace(erasures[job_id], files=sent_files(body))
                 await remove_files(self._store, self._shelf, run, self._pool, erasure)
-            yield
+            yield kept
+
+    async def again(self, job_ids: Set[str]) -> frozenset[str]:
+        """Let those of these that are erased be removed once more, by whoever leads; returns those to ask about again.
+
+        For who wrote their bodies without being sure to lead: put first, look then. Raises Unavailable.
+        """
+        left = await self._archive.run(self._erased, sorted(job_ids))
+        return await self._store.erasing.again(self._pool, left) if left else frozenset()
+
+    def _erased(self, job_ids: Sequence[str]) -> dict[str, str]:
+        marks = ((job_id, self._shelf.erased(self._pool, job_id)) for job_id in job_ids)
+        found = (Erasure(job_id, mark.tenant_id, mark.erased_ms) for job_id, mark in marks if mark is not None)
+        return {erasure.job_id: erasure.encode() for erasure in found}
 
 
 class PoolSweeper:

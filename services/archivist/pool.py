@@ -2,10 +2,11 @@
 
 Promises: a segment is on the disk before the manifest names it, and named before anything of it leaves the log; after
 any failure it begins again from what store and archive say, so a half done step is done once, or done again to the
-same end.
+same end; who was away for longer than its lease sees to it that what it wrote then is not what was erased meanwhile.
 """
 
 import asyncio
+import contextlib
 import random
 import secrets
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from contracts.ids import mint_token
 from contracts.positions import before, entry_key
 from contracts.retention import Kept, kept, shortest
 from contracts.store import Store, keys
-from contracts.store.archive import Manifest
+from contracts.store.archive import Lead, Manifest
 from contracts.store.log import pause
 from contracts.store.records import Record, RecordReader, may_lack
 from contracts.store.words import Word
@@ -35,6 +36,7 @@ from services.archivist.usage import UsageKeeper
 
 MOST_FORGOTTEN = 50  # in one call, while which the store does nothing else
 ERASE_AGAIN_MS = 10_000  # after one that failed
+MOST_LOOKS = 10  # before it ends; who leads needs a look or two to be done with what waits
 FIRST_SWEEP_MS = 60_000  # after it took the lead: what was left then is more pressing
 ELSEWHERE = (
     "HEADRACE_ARCHIVE__URL: the archive of pool {pool} lies elsewhere: a directory serves one host, and another one "
@@ -64,6 +66,7 @@ class PoolArchivist:
         self._reader = RecordReader(store.channel())
         self._token = mint_token(random.SystemRandom().getrandbits(80))
         self._usage = UsageKeeper(store, archive, pool, config.usage_ms)
+        self._wrote: set[str] = set()  # jobs whose bodies it wrote since it last was sure to lead
         self._manifest: Manifest | None = None  # of this term, once what was found is adopted
         self._now_ms = self._erases_from_ms = self._sweeps_from_ms = 0
         self._seen: Record | None = None  # the newest entry that waited at the last look
@@ -85,7 +88,7 @@ class PoolArchivist:
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
-        await self._resign()
+        await self._leave(look_s=self._config.look_ms / 1000)
 
     async def run_once(self) -> None:
         """Do all that is due. Raises Unavailable, Corrupt, TakenOver; then the next look begins from the start."""
@@ -98,6 +101,8 @@ class PoolArchivist:
 
     async def _do_what_is_due(self) -> None:
         begins = self._manifest is None
+        if begins and self._wrote:
+            await self._look_again()
         if not await self._lead():
             return
         if begins:
@@ -136,6 +141,7 @@ class PoolArchivist:
         """Keep what people wrote and were answered, before anything may forget it."""
         bodies = await self._store.archive.bodies(self._pool, sealing.bodied(records))
         if bodies:
+            self._wrote |= bodies.keys()
             await self._archive.run(self._archive.shelf.put_bodies, self._pool, name, bodies)
 
     async def _say(self, records: Sequence[Record], digest: str) -> None:
@@ -226,9 +232,12 @@ class PoolArchivist:
             self._log.warning("erasing_failed", reason=str(error))
 
     async def _remove(self, erasures: Mapping[str, Erasure]) -> None:
-        async for _ in self._eraser.remove(erasures):
+        async for written_next in self._eraser.remove(erasures):
             if not await self._lead():  # it may take longer than the lease, and only the leader writes there
                 raise TakenOver(self._pool)
+            self._wrote |= written_next
+        if not await self._lead():
+            raise TakenOver(self._pool)
         if await self._store.erasing.end(self._pool, self._token, list(erasures)):
             self._log.info("jobs_erased", jobs_count=len(erasures))
 
@@ -291,13 +300,35 @@ class PoolArchivist:
         known, self._manifest, self._now_ms = self._manifest, lead.manifest, lead.now_ms
         if known is not None and lead.manifest is not None and entry_key(lead.manifest.upto) < entry_key(known.upto):
             raise TakenOver(self._pool)  # the store lost what was said to it: begin again with what is kept
+        if known is not None and self._wrote:
+            self._see_whether_led(known, lead)
         return lead.manifest is not None
+
+    def _see_whether_led(self, known: Manifest, lead: Lead) -> None:
+        """Forget whose bodies were written if it led all the while; who did not must look what was erased then."""
+        if lead.manifest is None or lead.now_ms >= known.until_ms:
+            self._log.warning("led_no_more", jobs_count=len(self._wrote))
+            raise TakenOver(self._pool)
+        self._wrote.clear()
 
     @property
     def _of(self) -> Manifest:
         if self._manifest is None:
             raise TakenOver(self._pool)
         return self._manifest
+
+    async def _look_again(self) -> None:
+        self._wrote = set(await self._eraser.again(self._wrote))
+
+    async def _leave(self, look_s: float) -> None:
+        """Resign; before, what it wrote without being sure to lead is left to who leads."""
+        for _ in range(MOST_LOOKS):
+            if not self._wrote:
+                break
+            with contextlib.suppress(HeadraceError, OSError):
+                await self._look_again()
+            await asyncio.sleep(look_s)
+        await self._resign()
 
     async def _resign(self) -> None:
         try:

@@ -131,8 +131,9 @@ async def test_what_lies_beside_segments_may_be_taken_out(log: Log) -> None:
     log.shelf.put_bodies(POOL, name, {one: b'{"prompt":"x"}\n', other: b"{}\n", later: b"{}\n"})
 
     assert await log.archive.body(POOL, one) == b'{"prompt":"x"}\n'
-    assert [found async for found in log.archive.erase_bodies(POOL, {one})] == [{one: b'{"prompt":"x"}\n'}]
-    assert [found async for found in log.archive.erase_bodies(POOL, {one})] == [{}]
+    taken = [(found, set(left)) async for found, left in log.archive.erase_bodies(POOL, {one})]
+    assert taken == [({one: b'{"prompt":"x"}\n'}, {other, later})]
+    assert [(found, set(left)) async for found, left in log.archive.erase_bodies(POOL, {one})] == [({}, set())]
     assert [found async for found in log.archive.erase_bodies(POOL, {later})] == []
     assert await log.archive.body(POOL, one) is None
     assert await log.archive.body(POOL, other) == b"{}\n"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +19,14 @@ from contracts.artifacts import Upload
 from contracts.artifacts.local import LocalObjects
 from contracts.audit import verify
 from contracts.deliveries import Ask, Attempted, PlannedDelivery, Settlement
+from contracts.erasure import Erasure
 from contracts.errors import StoreUnavailable
 from contracts.ids import artifact_id, delivery_id, event_id, preview_id
 from contracts.retention import Kept
 from contracts.store import Word, keys
 from contracts.store.live import Piece
 from services.archivist.config import ArchivistConfig, Pace
-from services.archivist.pool import PoolArchivist
+from services.archivist.pool import PoolArchivist, TakenOver
 from services.ingest.handlers import erase
 from tests.archivist.rig import Failing
 from tests.ingest.api import ADMIN_KEY, Answer, Api
@@ -392,6 +394,66 @@ async def test_what_comes_late_to_an_erased_job_does_not_stay(content: Content) 
     assert late.word is not Word.APPLIED
     assert await content.places("w0rd") == []
     assert (await api.get(f"/v1/artifacts/{artifact_id(job_id, 1, 7)}")).status == 410
+
+
+class Stalls:
+    """An archivist that is away at a write beside a segment, for longer than its lease; another leads meanwhile."""
+
+    def __init__(self, content: Content) -> None:
+        self.content, self.away, self.other = content, content.archivist(), content.archivist()
+        self._at, self._goes_on = threading.Event(), threading.Event()
+        shelf = self.away._archive.shelf
+        self._put = shelf.put_bodies
+        shelf.put_bodies = self._slow  # type: ignore[method-assign]
+
+    def _slow(self, *what: Any) -> None:
+        self._at.set()
+        assert self._goes_on.wait(30)
+        self._put(*what)
+
+    async def erase_meanwhile(self, job_id: str) -> None:
+        """It writes what is erased by the time it comes back."""
+        client = self.content.api.store.client
+        await client.xgroup_setid(keys.log(POOL), keys.GROUP_NOTIFIER, "$")
+        writing = asyncio.create_task(self.away.run_once())
+        await asyncio.to_thread(self._at.wait)
+        await client.hset(keys.archive(POOL), "until", 0)
+        await self.other.run_once()
+        await self.content.erase(job_id)
+        await self.other.run_once()
+        assert (await self.content.erase(job_id)).body["complete"]
+        assert await self.content.places("w0rd") == []
+        self._goes_on.set()
+        with pytest.raises(TakenOver):
+            await writing
+
+
+async def test_an_archivist_that_was_away_for_longer_than_its_lease_brings_nothing_back(content: Content) -> None:
+    """Away while it keeps bodies, and while it takes another job's out; it goes on, or is told to stop."""
+    sealing, erasing, stopped = Stalls(content), Stalls(content), asyncio.Event()
+    job_id = await content.make("", None)
+    await sealing.erase_meanwhile(job_id)
+    assert await content.places("w0rd-result")
+    await sealing.other.run_once()
+    assert await content.places("w0rd-result")  # it does not know
+    await content.api.store.erasing.again(POOL, {job_id: Erasure(job_id, "t_a", 1).encode()})  # it just looked there
+    await sealing.away.run_once()
+    await sealing.other.run_once()
+    await sealing.away.run_once()
+    await sealing.other.run_once()
+    assert await content.places("w0rd") == []
+
+    await sealing.other._resign()
+    first, second = [await content.make("", None) for _ in range(2)]
+    await content.archive()
+    await content.erase(first)
+    await erasing.erase_meanwhile(second)
+    assert await content.places("w0rd-result")
+    stopped.set()
+    await erasing.away.follow(stopped)
+    await erasing.other.run_once()
+    assert await content.places("w0rd") == []
+    await is_right(content)
 
 
 async def test_a_file_that_was_sent_goes_with_the_last_job_that_names_it(content: Content) -> None:
