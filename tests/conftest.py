@@ -106,3 +106,8 @@ async def store(store_url: str) -> AsyncIterator[Store]:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """A certificate for hook.example that nobody vouches for: (certificate file, key file)."""
     return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the stories of whole stacks: they wait much, and the rest fits in between."""
+    items.sort(key=lambda item: "/system/" not in item.path.as_posix())
