@@ -18,14 +18,13 @@ from contracts.job import TERMINAL
 from contracts.telemetry import Logger
 from services.ingest.context import Context
 from services.ingest.cursor import BadCursor, seal, unseal
-from services.ingest.edge.body import read_body
 from services.ingest.edge.problems import Problem
 from services.ingest.filters import JobFilter, filter_of
-from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.answers import json_answer
+from services.ingest.handlers.bodies import read_as
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.read import JobReader, Shown
 from services.ingest.minting import Mint
-from services.ingest.requests import parse_body
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject, read_lines
 
@@ -82,9 +81,7 @@ class CancelManyHandler:
 
     async def cancel_jobs(self, request: web.Request, caller: Caller) -> web.Response:
         """Cancel one page of jobs, or count it; the answer is the operation so far."""
-        check_query(request, frozenset())
-        with self._context.room.share() as share:
-            asked = parse_body(JobsCancel, await read_body(request, self._context.body_limits, share))
+        asked = await read_as(self._context, request, JobsCancel)
         tally = _Tally()
         if asked.filter is None:
             operation_id, cursor = f"op_{self._mint.token()}", None

@@ -18,14 +18,14 @@ from contracts.retry import Backoff
 from contracts.store.words import Word
 from contracts.store.write import JobGuard, Write
 from services.ingest.context import Context
-from services.ingest.edge.body import read_body
 from services.ingest.edge.conditional import etag, is_expected
 from services.ingest.edge.headers import only_header
 from services.ingest.edge.problems import Fault, Problem
-from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.answers import json_answer
+from services.ingest.handlers.bodies import read_as
 from services.ingest.handlers.read import Details, JobReader, Shown, job_not_found
 from services.ingest.minting import Mint
-from services.ingest.requests import invalid_input, parse_body
+from services.ingest.requests import invalid_input
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import change_line
 
@@ -47,10 +47,8 @@ class ChangeHandler:
 
     async def change(self, request: web.Request, caller: Caller) -> web.Response:
         """Change the job and show it; 409 when it has ended, or is not what `If-Match` says."""
-        check_query(request, frozenset())
+        wanted = await read_as(self._context, request, JobPatch)
         if_match = only_header(request, "If-Match")
-        with self._context.room.share() as share:
-            wanted = parse_body(JobPatch, await read_body(request, self._context.body_limits, share))
         shown = await self._reader.need(caller, request.match_info["id"])
         turn = self._turns.setdefault(shown.state.id, asyncio.Lock())
         await self._context.within(turn.acquire())

@@ -8,10 +8,10 @@ from contracts.store.directory import Decide
 from contracts.tenant import Configuration, Tenant
 from services.ingest.context import Context
 from services.ingest.cursor import BadCursor, seal, unseal
-from services.ingest.edge.body import read_body
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, page_answer, read_limit
-from services.ingest.requests import B, parse_body
+from services.ingest.handlers.bodies import read_as
+from services.ingest.requests import B
 from services.ingest.views.body_lines import JsonObject
 
 NOTHING: frozenset[str] = frozenset()
@@ -32,9 +32,7 @@ class ConfiguredHandlers:
         return await self._context.within(self._context.store.directory.change(decide, subject, kept))
 
     async def _read(self, request: web.Request, kind: type[B], query: frozenset[str] = NOTHING) -> B:
-        check_query(request, query)
-        with self._context.room.share() as share:
-            return parse_body(kind, await read_body(request, self._context.body_limits, share))
+        return await read_as(self._context, request, kind, query)
 
     async def _read_or_default(self, request: web.Request, kind: type[B]) -> B:
         """Read a body that may be left out: then it is the one without fields."""
@@ -69,6 +67,14 @@ def read_reason(request: web.Request) -> str:
     reason = request.query.get("reason", "")
     if len(reason) > MOST_REASON or not reason.isprintable():
         raise Problem("bad_parameter", f"reason is {MOST_REASON} printable characters at most")
+    return reason
+
+
+def need_reason(request: web.Request) -> str:
+    """Return `?reason=` where there must be one. Raises Problem `bad_parameter`."""
+    reason = read_reason(request).strip()
+    if not reason:
+        raise Problem("bad_parameter", "reason says why, for the log")
     return reason
 
 

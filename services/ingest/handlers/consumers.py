@@ -13,7 +13,7 @@ from contracts.store import Word, keys
 from services.ingest.context import Context
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query
-from services.ingest.handlers.configured import ConfiguredHandlers, read_reason
+from services.ingest.handlers.configured import ConfiguredHandlers, need_reason
 from services.ingest.minting import Mint
 from services.ingest.tenancy import Caller
 from services.ingest.views.consumers import OURS, consumer_view, name_of
@@ -42,9 +42,7 @@ class ConsumerHandlers(ConfiguredHandlers):
         pool, group = request.match_info["pool"], request.match_info["group"]
         if group in OURS:
             raise Problem("consumer_in_use", f"The group {group} is a part of this installation")
-        reason = read_reason(request).strip()
-        if not reason:
-            raise Problem("bad_parameter", "reason says why, for the log")
+        reason = need_reason(request)
         _, found = await self._of_pool(pool) if pool in {keys.SYSTEM, *self._context.pools} else (0, [])
         standing = next((each for each in found if (each.stream, each.group) == ("log", group)), None)
         if standing is None:

@@ -7,7 +7,6 @@ again from the beginning; jobs that have not ended are counted and left alone; a
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import structlog
 from aiohttp import web
@@ -20,23 +19,21 @@ from contracts.events import JobCreated
 from contracts.telemetry import Logger
 from contracts.times import instant
 from services.ingest.context import Context
-from services.ingest.edge.body import read_body
 from services.ingest.edge.problems import Problem
 from services.ingest.erasing import Asked, Erased, Eraser
 from services.ingest.events.finding import EventReader
 from services.ingest.events.query import EventQuery
 from services.ingest.events.scan import MAX_SCANNED
 from services.ingest.handlers.answers import check_query, json_answer
-from services.ingest.handlers.configured import read_reason
+from services.ingest.handlers.bodies import read_as
+from services.ingest.handlers.configured import need_reason, read_reason
 from services.ingest.minting import Mint
-from services.ingest.requests import parse_body
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 
 MOST_ERASED = 100  # in one call
 AT_ONCE = 10
 SAMPLE = 10
-B = TypeVar("B", bound=JobsErase)
 
 log: Logger = structlog.get_logger(service="ingest")
 
@@ -101,20 +98,18 @@ class EraseHandlers:
     async def admin_erase_job(self, request: web.Request, caller: Caller) -> web.Response:
         """Erase anybody's job."""
         check_query(request, frozenset({"reason"}))
-        reason, job_id = read_reason(request), request.match_info["job"]
-        if not reason.strip():
-            raise Problem("bad_parameter", "reason says why, for the log")
+        reason, job_id = need_reason(request), request.match_info["job"]
         await self._sign(ev.AuditAction(action="jobs.erase", target=job_id[:64], **caller.signed(reason)))
         return await self._erase_one(job_id, caller, None, reason)
 
     async def erase_user(self, request: web.Request, caller: Caller) -> web.Response:
         """Erase the jobs of one end user of the caller."""
-        wanted = await self._read(request, JobsErase)
+        wanted = await read_as(self._context, request, JobsErase)
         return await self._erase_many(wanted, caller, caller.tenant_id)
 
     async def admin_erase_user(self, request: web.Request, caller: Caller) -> web.Response:
         """Erase the jobs of one end user of a tenant."""
-        wanted = await self._read(request, AdminJobsErase)
+        wanted = await read_as(self._context, request, AdminJobsErase)
         if wanted.cursor is None and not wanted.dry_run:
             user = f"{wanted.tenant_id} user {self._events.digest_of_user(wanted.user_id)}"
             await self._sign(ev.AuditAction(action="jobs.erase", target=user, **caller.signed(wanted.reason)))
@@ -131,11 +126,6 @@ class EraseHandlers:
         counts = {"is_new": done.is_new, "is_complete": done.is_complete}
         log.info("job_erased", job_id=done.job_id, by=caller.key_id, **counts)
         return json_answer(erasure_view(done), 200 if done.is_complete else 202)
-
-    async def _read(self, request: web.Request, kind: type[B]) -> B:
-        check_query(request, frozenset())
-        with self._context.room.share() as share:
-            return parse_body(kind, await read_body(request, self._context.body_limits, share))
 
     async def _erase_many(self, wanted: JobsErase, caller: Caller, tenant_id: str) -> web.Response:
         digest = self._events.digest_of_user(wanted.user_id)

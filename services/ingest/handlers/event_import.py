@@ -21,7 +21,7 @@ from services.ingest.context import Context
 from services.ingest.edge.body import BodyLimits, receive
 from services.ingest.edge.problems import Problem
 from services.ingest.handlers.answers import check_query, json_answer
-from services.ingest.handlers.configured import ConfiguredHandlers, read_reason
+from services.ingest.handlers.configured import ConfiguredHandlers, need_reason
 from services.ingest.minting import Mint
 from services.ingest.tenancy import Caller
 
@@ -44,9 +44,7 @@ class ImportHandler(ConfiguredHandlers):
     async def import_events(self, request: web.Request, caller: Caller) -> web.Response:
         """Import what `GET /v1/events/export` without filters gave."""
         check_query(request, frozenset({"reason"}))
-        reason = read_reason(request).strip()
-        if not reason:
-            raise Problem("bad_parameter", "reason says why, for the log")
+        reason = need_reason(request)
         if request.content_type != MEDIA_TYPE:
             raise Problem("unsupported_media_type", f"Content-Type is {MEDIA_TYPE}")
         async with self._turn:

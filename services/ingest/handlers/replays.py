@@ -17,7 +17,6 @@ from contracts.replay_api import ReplayCreate, WhatIfPolicy
 from contracts.times import instant, ms_of
 from services.ingest.context import Context
 from services.ingest.cursor import MAX_LENGTH, BadCursor, seal, unseal
-from services.ingest.edge.body import read_body
 from services.ingest.edge.headers import only_header
 from services.ingest.edge.problems import Fault, Problem
 from services.ingest.events.finding import EventReader
@@ -25,11 +24,12 @@ from services.ingest.events.query import EventQuery, read_places, read_query
 from services.ingest.events.replaying import replay
 from services.ingest.filters import read_instant_ms
 from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.bodies import read_as
 from services.ingest.handlers.pools import KNOBS
 from services.ingest.live.hub import Hub
 from services.ingest.live.sse import StreamHandlers
 from services.ingest.replays.running import Run, Runs
-from services.ingest.requests import invalid_input, parse_body
+from services.ingest.requests import invalid_input
 from services.ingest.tenancy import Caller
 from services.ingest.views.body_lines import JsonObject
 
@@ -72,9 +72,7 @@ class ReplayHandlers:
 
     async def create_replay(self, request: web.Request, caller: Caller) -> web.Response:
         """Say where a replay can be read, and begin to compute it if that is what it is."""
-        check_query(request, _NOTHING)
-        with self._context.room.share() as share:
-            body = parse_body(ReplayCreate, await read_body(request, self._context.body_limits, share))
+        body = await read_as(self._context, request, ReplayCreate)
         caller.require(_SCOPES[body.mode])
         asked = await self._asked(caller, body)
         sealed = orjson.dumps([asked.mode, asked.shown, asked.filters, asked.work, asked.created_ms]).decode()

@@ -17,10 +17,9 @@ from aiohttp import web
 from contracts.api import StreamTokenCreate
 from contracts.times import instant
 from services.ingest.context import Context
-from services.ingest.edge.body import read_body
-from services.ingest.handlers.answers import check_query, json_answer
+from services.ingest.handlers.answers import json_answer
+from services.ingest.handlers.bodies import read_as
 from services.ingest.handlers.read import JobReader
-from services.ingest.requests import parse_body
 from services.ingest.tenancy import Caller
 
 PURPOSE = "stream-tokens"
@@ -78,10 +77,8 @@ class TokenHandler:
 
     async def create(self, request: web.Request, caller: Caller) -> web.Response:
         """Make a token for jobs of the caller, or of one of its users, or for all it may see."""
-        check_query(request, frozenset())
         context = self._context
-        with context.room.share() as share:
-            wanted = parse_body(StreamTokenCreate, await read_body(request, context.body_limits, share))
+        wanted = await read_as(context, request, StreamTokenCreate)
         for job_id in wanted.job_ids or ():
             await self._reader.need(caller, job_id)
         until_ms = context.now_ms() + wanted.ttl_seconds * 1000
