@@ -7,17 +7,15 @@ and done with by every group; a job is forgotten once, whoever does it (`turn.lu
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
-from contracts.errors import StoreUnavailable
 from contracts.positions import START
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.clients import LOST, as_text, read_hash
+from contracts.store.clients import as_text, ask, read_hash
 from contracts.store.write import KeyRing, Write, as_object, encode
 
 MOST_TRIMMED = 10_000
@@ -122,16 +120,14 @@ class ArchiveCalls:
 
     async def ended(self, pool: str, kind: str, before_ms: int, limit: int) -> list[str]:
         """Return up to `limit` jobs that ended before `before_ms` and whose end is sealed, oldest first."""
-        raw = await self._ask(
-            self._client.zrangebyscore(keys.ended(pool, kind), "-inf", f"({before_ms}", start=0, num=limit)
-        )
+        raw = await ask(self._client.zrangebyscore(keys.ended(pool, kind), "-inf", f"({before_ms}", start=0, num=limit))
         return [as_text(job_id) for job_id in raw]
 
     async def bodies(self, pool: str, job_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the bodies of jobs that have one."""
         if not job_ids:
             return {}
-        raw = await self._ask(self._client.mget([keys.body(pool, job_id) for job_id in job_ids]))
+        raw = await ask(self._client.mget([keys.body(pool, job_id) for job_id in job_ids]))
         return {job_id: body for job_id, body in zip(job_ids, raw, strict=True) if isinstance(body, bytes)}
 
     async def standings(self, pool: str, job_ids: Sequence[str]) -> dict[str, Standing]:
@@ -139,7 +135,7 @@ class ArchiveCalls:
         pipe = self._client.pipeline(transaction=False)
         for job_id in job_ids:
             pipe.hmget(keys.job(pool, job_id), ["s", "t", "r", "da"])
-        rows = await self._ask(pipe.execute())
+        rows = await ask(pipe.execute())
         return {
             job_id: Standing(as_text(row[0]), as_text(row[1] or b""), int(row[2] or 0), int(row[3] or 0))
             for job_id, row in zip(job_ids, rows, strict=True)
@@ -148,7 +144,7 @@ class ArchiveCalls:
 
     async def postpone(self, pool: str, kind: str, listed: Mapping[str, int]) -> None:
         """List jobs that ended under another ms; one that is not listed any more stays off."""
-        await self._ask(self._client.zadd(keys.ended(pool, kind), dict(listed), xx=True))
+        await ask(self._client.zadd(keys.ended(pool, kind), dict(listed), xx=True))
 
     async def forget(
         self, pool: str, token: str, kind: str, needed_from: str, writes: Sequence[Write], now_ms: int = 0
@@ -174,10 +170,4 @@ class ArchiveCalls:
 
     async def epoch(self, pool: str) -> int:
         """Return the epoch of a pool's log. Raises StoreUnavailable."""
-        return int(await self._ask(self._client.hget(keys.meta(pool), "epoch")) or 1)
-
-    async def _ask(self, call: Any) -> Any:
-        try:
-            return await call
-        except (*LOST, ResponseError) as error:
-            raise StoreUnavailable(str(error)) from error
+        return int(await ask(self._client.hget(keys.meta(pool), "epoch")) or 1)

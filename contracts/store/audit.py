@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from contracts.errors import StoreUnavailable
 from contracts.store import keys
-from contracts.store.clients import LOST, as_text
+from contracts.store.clients import as_text, ask
 
 NOT_A_HASH = {"s": "not a hash"}
 NOT_A_STRING = b"not a string"
@@ -77,7 +76,7 @@ class AuditReads:
         for tenant in tenants:
             pipe.zcard(keys.jobs(pool, tenant))
             pipe.hlen(keys.dedup_in_flight(pool, tenant))
-        about, counters, recounted, letters, *rows = await _ask(pipe.execute(raise_on_error=False))
+        about, counters, recounted, letters, *rows = await ask(pipe.execute(raise_on_error=False))
         if isinstance(about, Exception):
             raise StoreUnavailable(str(about))
         answers = iter(rows)
@@ -97,14 +96,14 @@ class AuditReads:
 
     async def poisoned(self, pool: str) -> set[str]:
         """Return the positions of events that the notifier could not plan, and set aside."""
-        found = await _ask(self._client.xrange(keys.poison(pool)))
+        found = await ask(self._client.xrange(keys.poison(pool)))
         return {as_text(fields.get(b"at", b"")) for _, fields in found}
 
     async def job_ids(self, pool: str, count: int = 1000) -> AsyncIterator[list[str]]:
         """Give the ids of all jobs that have a hash; one that comes or goes meanwhile may be among them or not."""
         prefix, cursor = keys.job(pool, ""), 0
         while True:
-            cursor, found = await _ask(self._client.scan(cursor, match=_literal(prefix) + "*", count=count))
+            cursor, found = await ask(self._client.scan(cursor, match=_literal(prefix) + "*", count=count))
             yield [as_text(key)[len(prefix) :] for key in found]
             if not cursor:
                 return
@@ -113,14 +112,14 @@ class AuditReads:
         """Give the ids in a tenant's list; no tenant: among the dead letters."""
         cursor, place = 0, keys.jobs(pool, tenant) if tenant else keys.dead_letters(pool)
         while True:
-            cursor, found = await _ask(self._client.zscan(place, cursor, count=1000))
+            cursor, found = await ask(self._client.zscan(place, cursor, count=1000))
             yield [as_text(member) for member, _ in found]
             if not cursor:
                 return
 
     async def held(self, pool: str, tenant: str) -> dict[str, str]:
         """Return the dedup keys of a tenant that are held, and by which jobs."""
-        raw = await _ask(self._client.hgetall(keys.dedup_in_flight(pool, tenant)))
+        raw = await ask(self._client.hgetall(keys.dedup_in_flight(pool, tenant)))
         return _row(raw) or {}
 
 
@@ -155,10 +154,3 @@ def _text(raw: bytes) -> str:
 
 def _literal(text: str) -> str:
     return "".join(f"\\{letter}" if letter in "*?[]\\" else letter for letter in text)
-
-
-async def _ask(call: Any) -> Any:
-    try:
-        return await call
-    except (*LOST, ResponseError) as error:
-        raise StoreUnavailable(str(error)) from error

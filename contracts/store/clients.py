@@ -5,6 +5,8 @@ by the client is harmless. What is called often, or may block, has a `Channel` o
 """
 
 import functools
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import parse_url
@@ -82,30 +84,39 @@ def as_text(raw: bytes | str) -> str:
     return raw.decode() if isinstance(raw, bytes) else raw
 
 
+def server_ms(told: Sequence[Any]) -> int:
+    """Return what `TIME` told.
+
+    >>> server_ms((7, 8999))
+    7008
+    """
+    seconds, micros = told
+    return int(seconds) * 1000 + int(micros) // 1000
+
+
+async def ask(call: Awaitable[Any]) -> Any:
+    """Await a call of the client. Raises StoreUnavailable."""
+    try:
+        return await call
+    except (*LOST, ResponseError) as error:
+        raise StoreUnavailable(str(error)) from error
+
+
 async def read_hash(client: Redis, key: str) -> dict[str, str]:
     """Return a hash as texts; {} when there is none. Raises StoreUnavailable."""
-    try:
-        raw = await client.hgetall(key)
-    except LOST as error:
-        raise StoreUnavailable(str(error)) from error
+    raw = await ask(client.hgetall(key))
     return {as_text(name): as_text(value) for name, value in raw.items()}
 
 
 async def read_text(client: Redis, key: str) -> str | None:
     """Return a string key as text, None when there is none. Raises StoreUnavailable."""
-    try:
-        raw = await client.get(key)
-    except LOST as error:
-        raise StoreUnavailable(str(error)) from error
+    raw = await ask(client.get(key))
     return None if raw is None else as_text(raw)
 
 
 async def read_members(client: Redis, key: str) -> list[str]:
     """Return the members of a set as sorted texts. Raises StoreUnavailable."""
-    try:
-        raw = await client.smembers(key)
-    except LOST as error:
-        raise StoreUnavailable(str(error)) from error
+    raw = await ask(client.smembers(key))
     return sorted(as_text(member) for member in raw)
 
 

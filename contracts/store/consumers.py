@@ -13,7 +13,7 @@ from contracts.events import ConsumerDropped
 from contracts.positions import entry_ms
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.clients import LOST, as_text
+from contracts.store.clients import LOST, as_text, server_ms
 from contracts.store.write import KeyRing, Write, encode
 
 ARCHIVIST = "archivist"
@@ -36,8 +36,8 @@ class Consumers:
         for key in streams.values():
             pipe.xinfo_stream(key)
             pipe.xinfo_groups(key)
-        (seconds, micros), led, mirroring, archiving, upto, *rest = await _ask(pipe)
-        now_ms = int(seconds) * 1000 + int(micros) // 1000
+        now, led, mirroring, archiving, upto, *rest = await _ask(pipe)
+        now_ms = server_ms(now)
         found = list[Standing]()
         for (stream, key), about, groups in zip(streams.items(), rest[::2], rest[1::2], strict=True):
             if isinstance(about, Exception) or isinstance(groups, Exception):

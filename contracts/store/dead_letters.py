@@ -3,11 +3,10 @@
 from redis.asyncio import Redis
 
 from contracts.dead_letters import DeadLetter
-from contracts.errors import StoreUnavailable
 from contracts.job import FIELDS
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.clients import LOST, read_text
+from contracts.store.clients import ask, read_text, server_ms
 
 MOST_AT_ONCE = 100  # each is a look at a hash, and the server does nothing else meanwhile
 NEWEST = (1 << 52, "")
@@ -35,10 +34,7 @@ class DeadLetters:
 
     async def count(self, pool: str) -> int:
         """Return how many there are. Raises StoreUnavailable."""
-        try:
-            return int(await self._client.zcard(keys.dead_letters(pool)))
-        except LOST as error:
-            raise StoreUnavailable(str(error)) from error
+        return int(await ask(self._client.zcard(keys.dead_letters(pool))))
 
     async def is_forgotten(self, pool: str, job_id: str) -> bool:
         """Whether there was such a job, not long ago. Raises StoreUnavailable."""
@@ -46,11 +42,7 @@ class DeadLetters:
 
     async def now_ms(self) -> int:
         """Return the server's time, by which failures are dated. Raises StoreUnavailable."""
-        try:
-            seconds, micros = await self._client.time()
-        except LOST as error:
-            raise StoreUnavailable(str(error)) from error
-        return int(seconds) * 1000 + int(micros) // 1000
+        return server_ms(await ask(self._client.time()))
 
 
 def _letter(row: list[str]) -> DeadLetter:

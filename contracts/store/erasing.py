@@ -5,17 +5,15 @@ sent. Promises: each call may be repeated, and does nothing then; what waits in 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from redis.asyncio import Redis
 
 from contracts.deliveries import KEEP_SETTLED_S
-from contracts.errors import StoreUnavailable
 from contracts.events import ArchiveErased
 from contracts.ids import minted_ms
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.clients import LOST, as_text
+from contracts.store.clients import as_text, ask
 from contracts.store.live import ERASED
 from contracts.store.write import KeyRing, Write, encode
 
@@ -37,12 +35,12 @@ class Erasing:
 
     async def waiting(self, pool: str, most: int) -> dict[str, str]:
         """Return jobs of which something is left to remove, about `most` of them. Raises StoreUnavailable."""
-        _, found = await self._ask(self._client.hscan(keys.erasing(pool), 0, count=most))
+        _, found = await ask(self._client.hscan(keys.erasing(pool), 0, count=most))
         return {as_text(job_id): as_text(left) for job_id, left in found.items()}
 
     async def left(self, pool: str, job_id: str) -> str | None:
         """Return what of a job is left to remove; None when nothing is. Raises StoreUnavailable."""
-        found = await self._ask(self._client.hget(keys.erasing(pool), job_id))
+        found = await ask(self._client.hget(keys.erasing(pool), job_id))
         return None if found is None else as_text(found)
 
     async def again(self, pool: str, left: Mapping[str, str]) -> frozenset[str]:
@@ -88,9 +86,3 @@ class Erasing:
         raw = await self._call("leave_file", [keys.file_uses(tenant_id, file_id)], [f"{pool} {job_id}"])
         pairs = (text.partition(" ") for text in replies.texts(raw))
         return {other: its_pool for its_pool, _, other in pairs}
-
-    async def _ask(self, call: Any) -> Any:
-        try:
-            return await call
-        except LOST as error:
-            raise StoreUnavailable(str(error)) from error

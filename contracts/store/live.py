@@ -6,15 +6,13 @@ log, and bytes.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from redis.asyncio import Redis
 
-from contracts.errors import StoreUnavailable
 from contracts.store import keys
 from contracts.store.batcher import Batcher
 from contracts.store.channel import Channel
-from contracts.store.clients import LOST
+from contracts.store.clients import ask
 from contracts.store.log import Message, StreamReader
 
 MOST_PIECES = 512
@@ -47,10 +45,7 @@ class Live:
 
     async def recent(self, pool: str, job_id: str) -> list[Piece]:
         """Return what is still there of a job, oldest first. Raises StoreUnavailable."""
-        try:
-            raw: Any = await self._client.xrange(keys.live(pool))
-        except LOST as error:
-            raise StoreUnavailable(str(error)) from error
+        raw = await ask(self._client.xrange(keys.live(pool)))
         pieces = [_piece(fields) for _, fields in raw]
         return [piece for piece in pieces if piece.job_id == job_id and piece.offset != ERASED]
 

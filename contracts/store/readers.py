@@ -1,13 +1,11 @@
 """Where the readers of a log stand: its end, and how far a group still needs it. What the trimmer must know."""
 
-from typing import Any
-
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
 from contracts.errors import StoreUnavailable
 from contracts.positions import START
-from contracts.store.clients import LOST, as_text
+from contracts.store.clients import LOST, as_text, ask
 from contracts.store.log import Message
 from contracts.wire import Entry
 
@@ -24,10 +22,7 @@ async def last_position(client: Redis, key: str) -> str:
 
 async def read_entry(client: Redis, key: str, position: str) -> Entry | None:
     """Return the entry at a position; None when it is not there, or cannot be read. Raises StoreUnavailable."""
-    try:
-        raw: Any = await client.xrange(key, position, position)
-    except LOST as error:
-        raise StoreUnavailable(str(error)) from error
+    raw = await ask(client.xrange(key, position, position))
     found = Message(position, raw[0][1]).entry() if raw else None
     return found if isinstance(found, Entry) else None
 

@@ -4,16 +4,15 @@ Promises: `after` says in the same breath from where the log may have been trimm
 knows about its hole instead of jumping it.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
 from contracts.errors import Corrupt, StoreUnavailable
 from contracts.positions import START, before, entry_key, next_key
 from contracts.store import keys
 from contracts.store.channel import Channel
-from contracts.store.clients import COMMAND_TIMEOUT_S, LOST, as_text
+from contracts.store.clients import COMMAND_TIMEOUT_S, LOST, as_text, ask
 from contracts.store.log import Poison
 from contracts.wire import Entry, decode
 
@@ -77,10 +76,7 @@ async def still_says(reader: RecordReader, pool: str, position: str, fields: tup
 
 async def preceding(client: Redis, pool: str, upto: str | None, count: int) -> list[Record]:
     """Return what a log holds up to and with `upto`, newest first; None begins at its end. Raises StoreUnavailable."""
-    try:
-        raw: Any = await client.xrevrange(keys.log(pool), upto or "+", count=count)
-    except (*LOST, ResponseError) as error:
-        raise StoreUnavailable(str(error)) from error
+    raw = await ask(client.xrevrange(keys.log(pool), upto or "+", count=count))
     return [
         Record(as_text(position), tuple(text for pair in fields.items() for text in pair)) for position, fields in raw
     ]

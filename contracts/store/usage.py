@@ -10,14 +10,11 @@ from typing import Any, NamedTuple
 
 import orjson
 from redis.asyncio import Redis
-from redis.asyncio.client import Pipeline
-from redis.exceptions import ResponseError
 
-from contracts.errors import StoreUnavailable
 from contracts.positions import START, entry_ms
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
-from contracts.store.clients import LOST, as_text
+from contracts.store.clients import as_text, ask, server_ms
 from contracts.store.write import KeyRing
 from contracts.times import DAY_MS, day_text
 from contracts.usage.rows import Key, Row, read_rows, write_row
@@ -77,14 +74,11 @@ class UsageCalls:
                 pipe.hgetall(key)
             else:
                 pipe.hget(key, tenant_id)
-        try:
-            (seconds, micros), epoch, raw, *found = await pipe.execute()
-        except (*LOST, ResponseError) as error:
-            raise StoreUnavailable(str(error)) from error
+        now, epoch, raw, *found = await ask(pipe.execute())
         told = found if tenant_id is None else [{tenant_id: text} if text else {} for text in found]
         # A month of many tenants takes long enough to be in the way of others.
         rows = await asyncio.to_thread(_rows, days, told) if sum(map(len, told)) > MOST_AT_ONCE else _rows(days, told)
-        return Look(_counted(raw), rows, int(seconds) * 1000 + int(micros) // 1000, int(epoch or 1))
+        return Look(_counted(raw), rows, server_ms(now), int(epoch or 1))
 
     async def tally(
         self, pool: str, token: str, seen: Counted, upto: str, flights: str, rows: Mapping[Key, Row],
@@ -105,7 +99,7 @@ class UsageCalls:
         """Count nothing any more, so that the archivist counts from the beginning. Raises StoreUnavailable."""
         pipe = self._client.pipeline(transaction=True)
         pipe.delete(keys.used(pool), *(keys.used_on(pool, day_text(day)) for day in days))
-        await _done(pipe)
+        await ask(pipe.execute())
 
     async def drop(self, pool: str, first: int, days: Sequence[int]) -> None:
         """Drop days that are kept no longer; `first` is the first that is. Raises StoreUnavailable."""
@@ -113,7 +107,7 @@ class UsageCalls:
         pipe.hset(keys.used(pool), "first", str(first))
         if days:
             pipe.delete(*(keys.used_on(pool, day_text(day)) for day in days))
-        await _done(pipe)
+        await ask(pipe.execute())
 
     async def _send(
         self, pool: str, token: str, seen: str, upto: str, flights: str, rows: Mapping[Key, Row],
@@ -134,13 +128,6 @@ def _rows(days: Sequence[int], told: Sequence[Mapping[Any, Any]]) -> dict[Key, R
         for tenant_id, text in tenants.items()
         for key, row in read_rows(day, as_text(tenant_id), as_text(text))
     }
-
-
-async def _done(pipe: Pipeline) -> None:
-    try:
-        await pipe.execute()
-    except (*LOST, ResponseError) as error:
-        raise StoreUnavailable(str(error)) from error
 
 
 def _counted(raw: Mapping[Any, Any]) -> Counted:

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
 
-from contracts.errors import StoreUnavailable
 from contracts.positions import entry_ms
 from contracts.store import keys
-from contracts.store.clients import LOST, as_text
+from contracts.store.clients import as_text, ask, server_ms
 
 PER_POOL = 5  # answers
 
@@ -77,13 +75,10 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
         pipe.hmget(keys.archive(pool), ["until", "count", "upto"])
         pipe.hmget(keys.meta(pool), ["epoch", "cursor:mirror"])
         pipe.hmget(keys.mirror(pool), ["until", "topic", "reason", "count", "aside", "failures"])
-    try:
-        (seconds, micros), info, *rest = await pipe.execute()
-        now_ms = int(seconds) * 1000 + int(micros) // 1000
-        of = {pool: rest[at * PER_POOL : (at + 1) * PER_POOL] for at, pool in enumerate(pools)}
-        behind = await _behind(client, now_ms, of)
-    except (*LOST, ResponseError) as error:
-        raise StoreUnavailable(str(error)) from error
+    now, info, *rest = await ask(pipe.execute())
+    now_ms = server_ms(now)
+    of = {pool: rest[at * PER_POOL : (at + 1) * PER_POOL] for at, pool in enumerate(pools)}
+    behind = await _behind(client, now_ms, of)
     limit = int(info.get("maxmemory", 0))
     return Vitals(
         now_ms=now_ms,
@@ -118,7 +113,7 @@ async def _behind(client: Redis, now_ms: int, of: Mapping[str, Sequence[Any]]) -
     for pool, row in of.items():
         for upto in (row[2][2], row[3][1]):
             pipe.xrange(keys.log(pool), min=f"({as_text(upto or b'0-0')}", count=1)
-    firsts = await pipe.execute()
+    firsts = await ask(pipe.execute())
     ages = [max(0, now_ms - entry_ms(as_text(first[0][0]))) if first else 0 for first in firsts]
     return dict(zip(of, zip(ages[::2], ages[1::2], strict=True), strict=True))
 
@@ -128,19 +123,13 @@ async def read_usage(client: Redis, pool: str, tenant_id: str) -> Usage:
     pipe = client.pipeline(transaction=False)
     pipe.zcount(keys.jobs(pool, tenant_id), 0, 0)
     pipe.hget(keys.usage(pool), f"b:{tenant_id}")
-    try:
-        open_jobs, open_bytes = await pipe.execute()
-    except (*LOST, ResponseError) as error:
-        raise StoreUnavailable(str(error)) from error
+    open_jobs, open_bytes = await ask(pipe.execute())
     return Usage(int(open_jobs), int(open_bytes or 0))
 
 
 async def read_pool_usage(client: Redis, pool: str) -> Usage:
     """Read what admission counts for a pool. Raises StoreUnavailable."""
-    try:
-        open_jobs, open_bytes = await client.hmget(keys.usage(pool), ["jobs", "bytes"])
-    except (*LOST, ResponseError) as error:
-        raise StoreUnavailable(str(error)) from error
+    open_jobs, open_bytes = await ask(client.hmget(keys.usage(pool), ["jobs", "bytes"]))
     return Usage(int(open_jobs or 0), int(open_bytes or 0))
 
 
