@@ -21,6 +21,7 @@ REQUEST_TIMEOUT_S = 30.0
 RETRY_LIMIT_S = 10.0
 TRIES = 4
 MOST_IDS = 1_000  # of one request
+SAMPLE = 10
 TERMINAL = frozenset({"completed", "failed", "cancelled", "expired"})
 WAITING = frozenset({"scheduled", "queued"})
 
@@ -110,11 +111,11 @@ class Client:
         ids = question.get("ids")
         if ids is not None and len(ids) > MOST_IDS:
             halves = [await self.cancel_jobs(question | {"ids": part}) for part in (ids[:MOST_IDS], ids[MOST_IDS:])]
-            return _together(*halves)
+            return together(*halves)
         operation = (await self._patiently("POST", "/v1/jobs/cancel", json=question)).body
         while operation["hasMore"]:
             more = question | {"cursor": operation["nextCursor"]}
-            operation = _together(operation, (await self._patiently("POST", "/v1/jobs/cancel", json=more)).body)
+            operation = together(operation, (await self._patiently("POST", "/v1/jobs/cancel", json=more)).body)
         return operation
 
     async def post(self, path: str, json: JsonObject | None = None) -> Answer:
@@ -211,10 +212,10 @@ class Client:
             raise Unreachable(f"{self.url}: {fault or type(fault).__name__}") from fault
 
 
-def _together(first: JsonObject, then: JsonObject) -> JsonObject:
+def together(first: JsonObject, then: JsonObject) -> JsonObject:
     """Add up the counts of two calls of one operation."""
-    counts = {name: first[name] + then[name] for name in ("matched", "cancelled", "requested", "skipped", "failed")}
-    lists = {"sample": (first["sample"] + then["sample"])[:10], "failures": first["failures"] + then["failures"]}
+    counts = {name: first[name] + count for name, count in then.items() if type(count) is int}
+    lists = {"sample": (first["sample"] + then["sample"])[:SAMPLE], "failures": first["failures"] + then["failures"]}
     return then | counts | lists
 
 

@@ -5,14 +5,13 @@ from typing import Annotated
 
 import typer
 
-from headrace.client import Client, JsonObject
+from headrace.client import Client, JsonObject, together
 from headrace.command import KeyFile, Output, Url, call, path_segment
 from headrace.exits import Exit
 from headrace.output import Format, note, show_list, show_one
 
 _FIELDS = ("jobId", "erasedAt", "complete", "removed")
 _COUNTS = ("dryRun", "matched", "erased", "already", "open", "pending", "failed", "sample")
-_ADDED = ("matched", "erased", "already", "open", "pending", "failed")
 _ROUTE = "/v1/jobs/erase"
 
 
@@ -75,10 +74,3 @@ def _erase_user(question: JsonObject, output: Format, url: Url, key_file: KeyFil
         note(f"error: {operation['failed']} could not be erased: {operation['failures'][:3]}; erase again")
     if operation["failed"] or (operation["open"] and not operation["dryRun"]):
         raise typer.Exit(Exit.FAILED_CHECK)
-
-
-def together(first: JsonObject, then: JsonObject) -> JsonObject:
-    """Add up the counts of two calls about one user."""
-    counts = {name: first[name] + then[name] for name in _ADDED}
-    lists = {"sample": (first["sample"] + then["sample"])[:10], "failures": first["failures"] + then["failures"]}
-    return then | counts | lists

@@ -7,10 +7,10 @@ from urllib.parse import urlencode
 
 import orjson
 
+from contracts.exports import END
 from headrace.client import Client, JsonObject, Unreachable
 
 PATH = "/v1/events/export"
-END = "export.end"
 TRIES = 6
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 

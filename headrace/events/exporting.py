@@ -12,7 +12,7 @@ import typer
 from headrace.client import Client
 from headrace.command import KeyFile, Url, call
 from headrace.events.exported import Exported, NotWhole
-from headrace.events.filters import Job, Model, Params, Since, Until, User, read_filters
+from headrace.events.filters import Job, Model, Params, Since, Type, Until, User, read_filters
 from headrace.exits import Exit
 from headrace.output import Format, note
 
@@ -46,7 +46,7 @@ def export(
     job: Job = None,
     user: User = None,
     model: Model = None,
-    type_: Annotated[str | None, typer.Option("--type", help='Only of these types: job.failed, "job.*" ...')] = None,
+    type_: Type = None,
     since: Since = None,
     until: Until = None,
     after: Annotated[str | None, typer.Option(help="Go on behind these positions, one for each pool.")] = None,

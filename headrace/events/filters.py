@@ -9,7 +9,9 @@ from headrace.webhooks.moments import read_moment
 Job = Annotated[str | None, typer.Option(help="Only of this job.")]
 User = Annotated[str | None, typer.Option(help="Only of jobs of this user.")]
 Model = Annotated[str | None, typer.Option(help="Only of jobs of this model: its name, or name@version.")]
-Type = Annotated[str | None, typer.Option(help='Only of these types, with commas between: job.failed, "job.*" ...')]
+Type = Annotated[
+    str | None, typer.Option("--type", help='Only of these types, with commas between: job.failed, "job.*" ...')
+]
 Since = Annotated[str | None, typer.Option("--since", help="From then on; RFC 3339, or how long ago: 2h, 30m, 1d.")]
 Until = Annotated[str | None, typer.Option(help="Before then; the same.")]
 

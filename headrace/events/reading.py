@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from headrace.command import ADMIN, API, KeyFile, Limit, Output, Url, call, path_segment
-from headrace.events.filters import Job, Model, Since, Until, User, read_filters
+from headrace.events.filters import Job, Model, Since, Type, Until, User, read_filters
 from headrace.output import Format, show_list, show_one
 
 PATH, ADMIN_PATH = "/v1/events", "/admin/v1/events"
@@ -16,7 +16,7 @@ def list_(
     job: Job = None,
     user: User = None,
     model: Model = None,
-    type_: Annotated[str | None, typer.Option("--type", help='Only of these types: job.failed, "job.*" ...')] = None,
+    type_: Type = None,
     since: Since = None,
     until: Until = None,
     newest_first: Annotated[bool, typer.Option("--newest-first", help="The newest first.")] = False,

@@ -1,13 +1,11 @@
 """`headrace events tail`: what happens, as it happens, without a hole."""
 
-from typing import Annotated
-
 import orjson
 import typer
 
 from headrace.client import Client
 from headrace.command import KeyFile, Output, Url, call
-from headrace.events.filters import Job, Model, Params, Since, User, read_filters
+from headrace.events.filters import Job, Model, Params, Since, Type, User, read_filters
 from headrace.events.following import Following
 from headrace.output import Format
 
@@ -16,7 +14,7 @@ def tail(
     job: Job = None,
     user: User = None,
     model: Model = None,
-    type_: Annotated[str | None, typer.Option("--type", help='Only of these types: job.failed, "job.*" ...')] = None,
+    type_: Type = None,
     since: Since = None,
     output: Output = Format.TABLE,
     url: Url = None,

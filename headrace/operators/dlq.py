@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.client import Client, JsonObject
+from headrace.client import Client, JsonObject, together
 from headrace.command import ADMIN, KeyFile, Limit, Output, Url, call, path_segment
 from headrace.exits import Exit
 from headrace.output import Format, note, show_list, show_one
@@ -24,7 +24,6 @@ _COLUMNS = ("id", "tenantId", "model", "code", "failedAt", "attempts", "run", "c
 _DONE = ("id", "verb", "state", "done", "deferred", "failed", "ratePerSecond", "reason", "askedAt", "endedAt")
 _COUNTED = ("dryRun", "matched", "erased", "sample")
 _LOOK_S = 1.0
-_SAMPLE = 10
 
 Ids = Annotated[list[str] | None, typer.Argument(help="Ids of jobs, job_...; none: those that the filters mean.")]
 JobId = Annotated[str, typer.Argument(help="Id of the job, job_...")]
@@ -169,9 +168,7 @@ def _act(
 async def _count(client: Client, path: str, body: JsonObject) -> JsonObject:
     counted = (await client.post(path, body)).body
     while counted["hasMore"]:
-        more = (await client.post(path, body | {"cursor": counted["nextCursor"]})).body
-        sums = {name: counted[name] + more[name] for name in ("matched", "erased")}
-        counted = more | sums | {"sample": (counted["sample"] + more["sample"])[:_SAMPLE]}
+        counted = together(counted, (await client.post(path, body | {"cursor": counted["nextCursor"]})).body)
     return counted
 
 

@@ -330,3 +330,16 @@ def test_the_jobs_of_the_log_are_simulated(up: Up) -> None:
     assert done.exit_code == 0, done.err
     assert done.json["data"][0]["jobs"] >= 1
     assert done.json["neverStartedBefore"] == 0
+
+
+def test_no_option_is_called_after_a_name_that_python_has_taken() -> None:
+    """`type_` is `--type` to people, not `--type-`."""
+    options = {
+        f"{words} {name}"
+        for words, command in _commands(typer.main.get_command(app))
+        for parameter in command.params
+        for name in parameter.opts
+    }
+
+    assert len(options) > 300
+    assert not {option for option in options if option.endswith("-")}

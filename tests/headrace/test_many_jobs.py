@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from headrace.client import _together
+from headrace.client import together
 from headrace.many_jobs import MOST_BYTES, MOST_ITEMS, _filter, _parse, _requests
 
 
@@ -42,7 +42,7 @@ def test_the_counts_of_all_calls_are_added_up() -> None:
              "failed": 0, "sample": list(range(10)), "failures": [], "hasMore": True}  # fmt: skip
     then = first | {"state": "completed", "failed": 1, "failures": [{"id": "x"}], "hasMore": False, "sample": [99]}
 
-    both = _together(first, then)
+    both = together(first, then)
 
     assert (both["matched"], both["cancelled"], both["failed"], both["state"]) == (24, 20, 1, "completed")
     assert (both["sample"], both["failures"]) == (list(range(10)), [{"id": "x"}])

@@ -14,6 +14,7 @@ from aiohttp.web_response import ContentCoding
 
 from contracts.envelope import JsonObject
 from contracts.errors import HeadraceError
+from contracts.exports import END
 from contracts.positions import Position, parse_position
 from services.ingest.edge.middleware import REQUEST_ID, stamp
 from services.ingest.edge.problems import Problem
@@ -85,7 +86,7 @@ class ExportHandler:
                 break
             views = await self._step(scan)
         end = {
-            "type": "export.end",
+            "type": END,
             "count": count,
             "sha256": digest.hexdigest(),
             "nextCursor": self._reader.cursor(query, scan),
