@@ -13,7 +13,7 @@ import resource
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,8 +24,11 @@ from contracts.errors import HeadraceError
 from contracts.secrecy import hide_this_process
 from contracts.settings import Settings
 from contracts.store import Store
+from contracts.wire import Entry
 
 JsonObject = dict[str, Any]
+MOST_ENTRIES = 2_000_000  # of one pool's log
+_AT_ONCE = 2_000
 Work = Callable[[JsonObject, Archive], Awaitable[JsonObject]]
 
 
@@ -94,6 +97,18 @@ def addresses_of(url: str) -> set[Any]:
     except ValueError:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return {(address[0], port) for *_, address in found}
+
+
+async def entries_of(archive: Archive, pool: str, until: str | None = None) -> AsyncIterator[Entry]:
+    """Give what can be read of a pool's log, up to a place. Raises CannotAnswer past MOST_ENTRIES."""
+    seen = 0
+    async for batch in archive.entries(pool, None, until, _AT_ONCE):
+        seen += len(batch)
+        if seen > MOST_ENTRIES:
+            raise CannotAnswer("too_large", f"it takes more than {MOST_ENTRIES} events of pool {pool}")
+        for entry in batch:
+            if isinstance(entry, Entry):
+                yield entry
 
 
 def _end_with_parent() -> None:

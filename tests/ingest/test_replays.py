@@ -19,7 +19,7 @@ from contracts.wire import decode
 from services.ingest.events.replaying import Pace
 from services.ingest.handlers import replays
 from services.ingest.replays import running
-from services.ingest.replays.__main__ import Projection
+from services.ingest.replays.__main__ import Projection, told
 from tests.archive.rig import Log
 from tests.harness import eventually
 from tests.ingest.api import ADMIN_KEY, Api
@@ -134,6 +134,21 @@ def test_a_projection_goes_on_behind_what_it_does_not_know_and_counts_what_does_
     state = found.jobs["job_1"]
     assert not others.jobs | another.jobs
     assert (state.sequence, state.priority, found.skipped) == (3, "high", 1)
+
+
+def test_a_projection_counts_a_job_that_runs_again_as_what_it_is_now() -> None:
+    fields = [
+        {"t": "job.created", "n": "1", "d": '{"tenantId":"t_a","model":"draw@1","timeoutMs":1}'},
+        {"t": "job.cancelled", "n": "2", "d": '{"how":"queued","by":"k"}'},
+        {"t": "job.retried", "n": "3", "d": '{"by":"key/k","fromStatus":"cancelled","run":2,"maxAttempts":3}'},
+    ]
+    found = Projection("t_a")
+
+    for number, each in enumerate(fields):
+        found.fold(decode(f"{number + 1}-0", {"j": "job_1", **each}))
+
+    assert found.skipped == 0
+    assert {status: count for status, count in told(found)["counts"].items() if count} == {"queued": 1}
 
 
 async def test_another_policy_is_tried_on_what_was_recorded_by_operators_only(api: Api, play: Play) -> None:

@@ -10,16 +10,14 @@ from dataclasses import asdict
 from typing import Any
 
 from contracts.archive import Archive
-from contracts.aside import CannotAnswer, JsonObject, answer
+from contracts.aside import CannotAnswer, JsonObject, answer, entries_of
 from contracts.errors import Corrupt
 from contracts.events import PolicyFacts
 from contracts.wire import Entry
 from services.scheduler.simulate.compared import Outcome, compare
 from services.scheduler.simulate.recorded import ALL, Recorded
 
-MOST_ENTRIES = 2_000_000
 MOST_JOBS = 20_000
-_AT_ONCE = 2_000
 
 
 async def what_if(question: Mapping[str, Any], archive: Archive) -> JsonObject:
@@ -41,14 +39,8 @@ async def record(question: Mapping[str, Any], archive: Archive) -> Recorded:
     """Fold the log, from what there is of its beginning to its end. Raises CannotAnswer."""
     begin, end = question.get("from"), question.get("to")
     recorded = Recorded(tuple(begin) if begin else ALL[0], tuple(end) if end else ALL[1])
-    seen = 0
-    async for batch in archive.entries(question["pool"], None, None, _AT_ONCE):
-        seen += len(batch)
-        if seen > MOST_ENTRIES:
-            raise CannotAnswer("too_large", f"the log has more than {MOST_ENTRIES} events")
-        for entry in batch:
-            if isinstance(entry, Entry):
-                _take(recorded, entry)
+    async for entry in entries_of(archive, question["pool"]):
+        _take(recorded, entry)
     return recorded
 
 
