@@ -17,6 +17,7 @@ import uvloop
 from contracts import models
 from contracts.archive import Gone, open_archive
 from contracts.errors import ConfigError, HeadraceError, StoreUnavailable
+from contracts.own_python import own_python
 from contracts.secrecy import hide_this_process
 from contracts.settings import Settings, load_settings
 from contracts.store import Store
@@ -112,8 +113,7 @@ async def _run_pool(store: Store, pool: str, config: SchedulerConfig, log: Logge
 
 async def _keep_apart(pool: str) -> None:
     """Keep a snapshot in a process of its own, which reads the same environment; it outlives nobody."""
-    flags = ["-P"] if sys.flags.safe_path else []  # where we do not import from the current folder, it must not either
-    child = await asyncio.create_subprocess_exec(sys.executable, *flags, "-m", "services.scheduler", "--snapshot", pool)
+    child = await asyncio.create_subprocess_exec(*own_python("services.scheduler", "--snapshot", pool))
     try:
         await child.wait()
     finally:

@@ -7,7 +7,6 @@ is bounded in time and in what it says, and never outlives the claim for longer 
 
 import asyncio
 import contextlib
-import sys
 from asyncio.subprocess import Process
 from dataclasses import replace
 from typing import Any
@@ -17,6 +16,7 @@ import structlog
 
 from contracts.asked_audit import AskedAudit
 from contracts.errors import Corrupt, Unavailable
+from contracts.own_python import own_python
 from contracts.store import keys
 from contracts.store.log import pause
 from contracts.telemetry import Logger
@@ -67,9 +67,8 @@ class AuditWorker:
 
     async def _done(self, asked: AskedAudit, stop: asyncio.Event) -> AskedAudit | None:
         """Run the program to its end, with our environment; None when told to stop, or when it is another's by now."""
-        flags = ["-P"] if sys.flags.safe_path else []  # where we do not import from the current folder, it must not
         child = await asyncio.create_subprocess_exec(
-            sys.executable, *flags, "-m", "headrace", *asked.words(),
+            *own_python("headrace", *asked.words()),
             stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
         assert child.stdout is not None

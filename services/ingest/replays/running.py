@@ -6,7 +6,6 @@ KEPT of them (ANSWERS of those that have one), and its id says all that is neede
 """
 
 import asyncio
-import sys
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from typing import Literal
 import orjson
 import structlog
 
+from contracts.own_python import own_python
 from contracts.settings import Settings
 from contracts.telemetry import Logger
 from services.ingest.edge.problems import POLICIES, Problem
@@ -118,7 +118,7 @@ class Runs:
 async def _answer(module: str, asked: bytes) -> JsonObject:
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
+        *own_python(module), stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL
     )
     try:
         assert process.stdin is not None
