@@ -16,7 +16,8 @@ from contracts.store.words import Word
 
 KEPT_DONE_MS = 86_400_000  # a day, to be looked at
 TRIES = 20
-MOST_AT_ONCE = 100  # of a pool, those done but not yet removed among them
+MOST_AT_ONCE = 100  # of a pool
+MOST_KNOWN = 400  # those that are over among them: all are read each time that one is claimed
 
 
 class Task(Protocol):
@@ -45,8 +46,8 @@ class Tasks(Generic[T]):
         self._call, self._client, self._places, self._read = batcher.call, client, places, read
 
     async def ask(self, pool: str, task: T) -> bool:
-        """Write one down, once for its id; False when the pool has too many already."""
-        args = [task.id, task.to_json(), MOST_AT_ONCE]
+        """Write one down, once for its id; False when the pool has too many under way."""
+        args = [task.id, task.to_json(), MOST_AT_ONCE, MOST_KNOWN]
         return replies.texts(await self._call("ask_task", [self._places[0](pool)], args))[0] == Word.APPLIED
 
     async def all(self, pool: str) -> tuple[T, ...]:

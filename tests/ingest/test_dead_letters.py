@@ -5,10 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 import orjson
+import pytest
 
 from contracts import events as ev
 from contracts.dead_letters import LetterFilter, Operation
-from contracts.store import keys
+from contracts.store import keys, tasks
 from services.ingest.dead_letters.worker import LEASE_MS, LetterWorker
 from services.ingest.handlers.read import JobReader
 from tests.ingest.api import ADMIN_KEY, Api
@@ -191,11 +192,41 @@ async def test_who_has_no_room_waits_and_does_not_hold_up_the_others(api: Api, p
     assert told["state"] == "in_progress"
     assert await listed(api) == [stuck]
     assert (await api.get(f"/v1/jobs/{free}")).body["status"] == "queued"
+    later = await fails(api, play)  # one that waits does not hold up the operations after it either
+    assert (await over(api, (await act(api, "redrive", ids=[later])).body["id"]))["done"] == 1
     await api.call("POST", f"/v1/jobs/{waiting}/cancel", key=small)
     stopped = await api.admin("POST", f"{DLQ}/operations/{asked.body['id']}/stop", json={"reason": "no more"})
     assert stopped.body["state"] == "stopped"
     again = await act(api, "redrive", ids=[stuck])
     assert (await over(api, again.body["id"]))["done"] == 1
+
+
+async def test_one_that_cannot_be_read_holds_up_no_other(api: Api, play: Play) -> None:
+    jobs = [await fails(api, play) for _ in range(3)]
+    await api.store.client.hset(keys.job("default", jobs[0]), mapping={"a": "many", "st": "broken"})
+
+    done = await over(api, (await act(api, "redrive", filter={})).body["id"])
+
+    assert (done["done"], done["failures"]) == (2, [{"id": jobs[0], "code": "unreadable"}])
+    assert await listed(api) == [jobs[0]]
+
+
+async def test_only_operations_under_way_are_too_many(
+    api: Api, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    """Those of a day that were over were counted, so that a script was refused for the rest of it."""
+    monkeypatch.setattr(tasks, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(tasks, "MOST_KNOWN", 3)
+    ids = [(await act(api, "discard", ids=["job_x"])).body["id"]]
+    for _ in range(3):
+        await over(api, ids[-1])
+        ids.append((await act(api, "discard", ids=["job_x"])).body["id"])
+    await over(api, ids[-1])
+
+    known = [each["id"] for each in (await api.admin("GET", f"{DLQ}/operations")).body["data"]]
+    assert sorted(known) == sorted(ids[1:])  # the first made room
+    slow = [await act(api, "discard", ids=[f"job_{n}", "job_y"], ratePerSecond=0.01) for n in range(3)]
+    assert [each.status for each in slow] == [202, 202, 429]
 
 
 async def test_a_discarded_one_is_never_listed_again_and_keeps_its_events(api: Api, play: Play) -> None:

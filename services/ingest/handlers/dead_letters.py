@@ -83,7 +83,7 @@ class DeadLetterHandlers(ConfiguredHandlers):
         operation = await self._operation(request.match_info["id"])
         event = ev.DeadLettersStopped(operation_id=operation.id, **caller.signed(because.reason))
         await self._note(operation.id, event, f"stop {operation.id}")
-        now_ms = self._context.now_ms()
+        now_ms = await self._context.within(self._context.store.dead_letters.now_ms())
         work = self._context.store.letter_work
         ending = work.end(keys.SYSTEM, operation.id, lambda it: replace(it, done_ms=now_ms, is_stopped=True))
         ended = await self._context.within(ending)
