@@ -4,6 +4,7 @@ Pure. Promises: `entry_of` reads from a record what a consumer of the log would 
 be spelled otherwise, and the position of the job's previous event is not in a record, nor what names other tenants.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from contracts.times import instant
 from contracts.wire import Entry
 
 JsonObject = dict[str, Any]
+MOST = 2**53  # beyond, numbers of JSON and of Lua are not whole any more
+_TYPE = re.compile(r"[a-z][a-z0-9_]*(\.[a-z0-9_]+)+")
 
 _INGEST = frozenset(
     {"job.created", "job.scheduled", "job.priority_changed", "job.metadata_changed", "job.webhook_changed",
@@ -112,12 +115,12 @@ def entry_of(view: Mapping[str, Any], *, hooked: bool) -> tuple[Position, Entry]
         position = parse_position(view["position"])
         entry = Entry(
             position=position.entry,
-            type=_text(view["type"]),
+            type=_type(view["type"]),
             subject=_text(view["subject"]),
             data=orjson.dumps(_without_urls(view["data"])),
-            version=int(view["version"]),
-            sequence=int(view["sequence"]),
-            fence=int(view["fence"]),
+            version=_count(view["version"], 1),
+            sequence=_count(view["sequence"]),
+            fence=_count(view["fence"]),
             hooked=hooked,
         )
     except (BadPosition, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -130,6 +133,18 @@ def without_inside(event_type: str, facts: Mapping[str, Any]) -> JsonObject:
     """Return the facts of an event that its tenant may see: nothing of them names another tenant."""
     inside = _INSIDE.get(event_type, frozenset())
     return {name: value for name, value in facts.items() if name not in inside}
+
+
+def _type(value: object) -> str:
+    if not _TYPE.fullmatch(_text(value)):
+        raise ValueError("it is no type of events")  # what follows a slash would be read as the version
+    return _text(value)
+
+
+def _count(value: object, least: int = 0) -> int:
+    if type(value) is not int or not least <= value <= MOST:
+        raise ValueError("it is no count")
+    return value
 
 
 def _text(value: object) -> str:

@@ -56,7 +56,8 @@ GOOD = event_view(Entry("1-0", "job.queued", "job_x", b"{}"), JobState("job_x"),
 
 @pytest.mark.parametrize("change", [
     {"position": "1-0"}, {"position": None}, {"type": 5}, {"subject": None}, {"sequence": "many"}, {"fence": None},
-    {"version": []}, {"data": [1]}, {"data": None},
+    {"version": []}, {"data": [1]}, {"data": None}, {"type": "job.queued/9"}, {"type": "\n"}, {"version": 0},
+    {"version": 1.5}, {"sequence": True}, {"sequence": 2**63}, {"fence": -1}, {"fence": "1"},
 ])  # fmt: skip
 def test_what_is_no_record_is_refused_as_corrupt(change: dict[str, object]) -> None:
     with pytest.raises(Corrupt):
