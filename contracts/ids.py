@@ -19,7 +19,7 @@ EndpointId = NewType("EndpointId", str)
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base32 in lower case: no i, l, o, u
 RANDOM_BITS = 80
-JOB_PART_LENGTH = 28
+SKEW_MS = 3_600_000  # of the clocks of those that mint ids
 
 _JOB = re.compile(r"job_[0-9a-hjkmnp-tv-z]{26}[a-z]{2}")
 _OF_JOB = re.compile(r"(evt|art|dlv)_([0-9a-hjkmnp-tv-z]{26}[a-z]{2})_[0-9a-z_]{1,80}")

@@ -7,7 +7,6 @@ Does not promise that the archive is untouched: `segments.first_bad` and `audit 
 
 import functools
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence, Set
 from typing import Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
@@ -18,8 +17,9 @@ from contracts.archive.segments import Segment
 from contracts.archive.shelf import SegmentShelf
 from contracts.artifacts import Objects, StoreAway
 from contracts.errors import HeadraceError, Unavailable
-from contracts.ids import minted_ms
+from contracts.ids import SKEW_MS, minted_ms
 from contracts.positions import START, before, entry_key, entry_ms, next_key
+from contracts.recent import Recent
 from contracts.store import Store
 from contracts.store.archive import Manifest
 from contracts.store.log import Poison
@@ -27,7 +27,6 @@ from contracts.store.records import Record, RecordReader, may_lack
 from contracts.threads import Threads
 from contracts.wire import Entry
 
-SKEW_MS = 3_600_000  # of the clocks of those that mint ids
 MOST_KEPT = 4  # unpacked segments, some 3 MB each
 READ_AHEAD = 5_000  # of a segment
 P = ParamSpec("P")
@@ -54,7 +53,7 @@ class Archive:
         self._log = RecordReader(store.channel())
         self._threads = Threads(2, "archive")
         self._names: dict[str, tuple[str, list[SegmentName]]] = {}
-        self._unpacked: OrderedDict[str, Lines] = OrderedDict()
+        self._unpacked: Recent[str, Lines] = Recent(MOST_KEPT)
         self._trimmed: dict[str, str] = {}  # what lies below is not in the log any more, and never comes back
 
     async def segments(self, pool: str) -> list[SegmentName]:
@@ -159,8 +158,13 @@ class Archive:
 
     async def body(self, pool: str, job_id: str) -> bytes | None:
         """Return the newest body that was kept of a job; None when there is none, or it was erased."""
-        async for _, kept in self._bodies_with(pool, job_id):
-            return kept[job_id]
+        since_ms = minted_ms(job_id) - SKEW_MS
+        for name in reversed(await self.segments(pool)):
+            if entry_ms(name.last) < since_ms:
+                break
+            kept = await self.run(self.shelf.bodies, pool, name)
+            if job_id in kept:
+                return kept[job_id]
         return None
 
     async def erase_bodies(
@@ -181,16 +185,6 @@ class Archive:
             yield found, kept.keys() if found else frozenset()
             if found:
                 await self.run(self.shelf.put_bodies, pool, name, kept)
-
-    async def _bodies_with(self, pool: str, job_id: str) -> AsyncIterator[tuple[SegmentName, dict[str, bytes]]]:
-        """Give the bodies beside each segment that has one of the job, newest first."""
-        since_ms = minted_ms(job_id) - SKEW_MS
-        for name in reversed(await self.segments(pool)):
-            if entry_ms(name.last) < since_ms:
-                return
-            kept = await self.run(self.shelf.bodies, pool, name)
-            if job_id in kept:
-                yield name, kept
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run what asks the store of objects, or takes long, in a thread. Raises Unavailable for StoreAway."""
@@ -213,10 +207,8 @@ class Archive:
         key = name.key(pool)
         lines = self._unpacked.get(key)
         if lines is None:
-            lines = self._unpacked[key] = await self.run(self._unpack, pool, name)
-            while len(self._unpacked) > MOST_KEPT:
-                self._unpacked.popitem(last=False)
-        self._unpacked.move_to_end(key)
+            lines = await self.run(self._unpack, pool, name)
+            self._unpacked.put(key, lines)
         return lines
 
     def _unpack(self, pool: str, name: SegmentName) -> Lines:

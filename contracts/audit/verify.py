@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 
 from contracts.archive import Archive
 from contracts.archive.checkpoints import SECRET, Signer, is_genuine
-from contracts.archive.reading import SKEW_MS
 from contracts.archive.segments import parse
 from contracts.audit.beside import Beside
 from contracts.audit.chain_audit import ChainAudit, first_difference
@@ -21,7 +20,7 @@ from contracts.audit.scope import Scope, Sieve
 from contracts.audit.verdict import Verdict
 from contracts.errors import Corrupt
 from contracts.events import LogCheckpointed
-from contracts.ids import minted_ms
+from contracts.ids import SKEW_MS, minted_ms
 from contracts.positions import START, before, entry_key
 from contracts.store import Store
 from contracts.store.archive import Manifest

@@ -10,14 +10,13 @@ from redis.asyncio import Redis
 
 from contracts.deliveries import KEEP_SETTLED_S
 from contracts.events import ArchiveErased
-from contracts.ids import minted_ms
+from contracts.ids import SKEW_MS, minted_ms
 from contracts.store import keys, replies
 from contracts.store.batcher import Batcher
 from contracts.store.clients import as_text, ask
 from contracts.store.live import ERASED
 from contracts.store.write import KeyRing, Write, encode
 
-SKEW_MS = 3_600_000  # of the clocks of those that mint ids
 DELIVERIES_AT_ONCE = 25  # each holds the answers of its attempts, and the server does nothing else meanwhile
 
 
