@@ -5,6 +5,7 @@ while the import is under way; nobody is told of what is imported, since every g
 import that was cut off has left goes by itself.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any, NamedTuple
@@ -72,7 +73,9 @@ def _refused(pool: str) -> Rejected:
 
 async def _write(store: Store, key: str, entries: Iterable[tuple[Position, Entry]]) -> _Beside:
     count, epoch, end, waiting = 0, 1, START, iter(entries)
-    while some := list(islice(waiting, AT_ONCE)):
+    while some := await asyncio.to_thread(
+        lambda: list(islice(waiting, AT_ONCE))
+    ):  # they are read as they are asked for
         pipe = store.client.pipeline(transaction=False)
         for position, entry in some:
             pipe.xadd(key, _fields(entry), id=entry.position)
