@@ -4,6 +4,7 @@ Promises that standard output holds nothing but the answer; remarks and errors g
 what the API said, unchanged.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
@@ -17,6 +18,10 @@ from headrace.client import JsonObject, Problem
 
 PIPE_WIDTH = 200
 """Columns of a table that goes into a file or pipe: ids must not be cut."""
+
+
+# What a terminal obeys, or what turns text around: texts of authors, callers and foreign readers may hold it.
+_OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 class Format(StrEnum):
@@ -63,11 +68,20 @@ def show_problem(problem: Problem, form: Format) -> None:
     if form is not Format.TABLE:
         typer.echo(orjson.dumps(problem.document).decode(), err=True)
         return
-    note(f"error: {problem} ({problem.code})")
+    note(plain(f"error: {problem} ({problem.code})"))
     for fault in _faults(problem.document):
-        note(f"  {fault.get('pointer', '')}: {fault.get('message', '')}")
+        note(plain(f"  {fault.get('pointer', '')}: {fault.get('message', '')}"))
     if problem.retry_after_s is not None:
         note(f"  try again in {problem.retry_after_s:g} s")
+
+
+def plain(text: str) -> str:
+    """Return text that moves no cursor and colours nothing.
+
+    >>> plain("a\\x1b[2Jb\\x9b31m\\n")
+    'a\ufffd[2Jb\ufffd31m\\n'
+    """
+    return _OBEYED.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def note(text: str) -> None:
@@ -90,8 +104,8 @@ def _text(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, dict | list):
-        return orjson.dumps(value).decode()
-    return str(value)
+        return plain(orjson.dumps(value).decode())
+    return plain(str(value))
 
 
 def _print_json(item: JsonObject, *, indent: bool = False) -> None:
