@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from contracts.errors import Corrupt
 from contracts.events import LogCheckpointed
+from contracts.store.log import Poison
+from contracts.store.records import Record
 
 SECRET = "checkpoints"  # noqa: S105 - the name under which it is kept
 SUBJECT = "log"
+_MARK = LogCheckpointed.TYPE.encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,23 @@ def is_genuine(pool: str, checkpoint: LogCheckpointed, public: bytes) -> bool:
     except (InvalidSignature, binascii.Error, ValueError):
         return False
     return checkpoint.key_id == key_id(public)
+
+
+def public_of(seed: str | None) -> bytes:
+    """Return the public key of a kept secret; where none is kept, one for which nothing is genuine."""
+    return Signer(bytes.fromhex(seed)).public if seed else b""
+
+
+def read_checkpoint(record: Record) -> LogCheckpointed | None:
+    """Return the checkpoint that a record of a log is; None for any other, and for one that cannot be read."""
+    if _MARK not in record.fields:  # nearly all of a log, which need not be read for this
+        return None
+    entry = record.entry()
+    try:
+        event = None if isinstance(entry, Poison) else entry.event()
+    except Corrupt:
+        return None
+    return event if isinstance(event, LogCheckpointed) else None
 
 
 def key_id(public: bytes) -> str:

@@ -67,9 +67,9 @@ class ChainAudit:
                 at, "chain_end", f"the manifest says {said}, the archive holds {found}, or another chain"
             )
 
-    def checkpoint(self, position: str, said: LogCheckpointed, public: bytes | None) -> None:
+    def checkpoint(self, position: str, said: LogCheckpointed, public: bytes) -> None:
         """Check one signed checkpoint, found in the log at `position`; what was sealed meanwhile is not walked."""
-        if public is None or not is_genuine(self._pool, said, public):
+        if not is_genuine(self._pool, said, public):
             self._findings.add(position, "forged_checkpoint", f"key {said.key_id} did not sign it")
         elif entry_key(said.position) <= entry_key(self.upto) and not self._is_end(said):
             self._findings.add(said.position, "checkpoint_differs", f"the archive is not the one signed at {position}")

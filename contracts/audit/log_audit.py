@@ -20,7 +20,7 @@ class LogAudit:
     """One log, from its beginning on, or from where it is kept."""
 
     def __init__(
-        self, findings: Findings, chain: ChainAudit, deliveries: DeliveryAudit, public: bytes | None, *, is_whole: bool
+        self, findings: Findings, chain: ChainAudit, deliveries: DeliveryAudit, public: bytes, *, is_whole: bool
     ) -> None:  # fmt: skip
         self._findings, self._chain, self._public = findings, chain, public
         self.hashes, self.deliveries = JobHashes(is_whole=is_whole), deliveries

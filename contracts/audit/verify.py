@@ -7,7 +7,7 @@ without a job that was removed before it was archived: nothing else knew of it.
 from collections.abc import AsyncIterator, Sequence
 
 from contracts.archive import Archive
-from contracts.archive.checkpoints import SECRET, Signer, is_genuine
+from contracts.archive.checkpoints import SECRET, is_genuine, public_of, read_checkpoint
 from contracts.archive.segments import parse
 from contracts.audit.beside import Beside
 from contracts.audit.chain_audit import ChainAudit, first_difference
@@ -24,7 +24,6 @@ from contracts.ids import SKEW_MS, minted_ms
 from contracts.positions import START, before, entry_key
 from contracts.store import Store
 from contracts.store.archive import Manifest
-from contracts.store.log import Poison
 from contracts.store.records import Record, RecordReader
 
 EVERYTHING = Scope()
@@ -83,8 +82,7 @@ class Verifier:
         _, trimmed = await self._log.after(self._pool, START, 1)
         begins = trimmed if manifest is None else manifest.below
         is_whole = entry_key(begins) == (0, 0) and not self._scope.after
-        seed = await self._store.directory.secret(SECRET)
-        public = Signer(bytes.fromhex(seed)).public if seed else None
+        public = public_of(await self._store.directory.secret(SECRET))
         endpoints = (await self._store.directory.refresh()).endpoints.values()
         deliveries = DeliveryAudit(self._findings, endpoints)
         self.audit = LogAudit(self._findings, self._chain, deliveries, public, is_whole=is_whole)
@@ -162,13 +160,8 @@ Checkpoint = tuple[str, LogCheckpointed, bool]
 
 async def checkpoints(store: Store, archive: Archive, pool: str) -> AsyncIterator[Checkpoint]:
     """Give the checkpoints in a log: where each stands, what it says, and whether our key signed it. Raises Gone."""
-    seed = await store.directory.secret(SECRET)
-    public = Signer(bytes.fromhex(seed)).public if seed else b""
+    public = public_of(await store.directory.secret(SECRET))
     async for batch in archive.read(pool, None):
         for record in batch:
-            if b"log.checkpointed" not in record.fields:
-                continue
-            entry = record.entry()
-            event = None if isinstance(entry, Poison) else entry.event()
-            if isinstance(event, LogCheckpointed):
-                yield record.position, event, is_genuine(pool, event, public)
+            if (said := read_checkpoint(record)) is not None:
+                yield record.position, said, is_genuine(pool, said, public)

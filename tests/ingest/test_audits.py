@@ -88,6 +88,8 @@ async def test_checkpoints_are_listed_by_page_with_what_they_are_worth(api: Api,
     for number, signer in enumerate((Signer(bytes.fromhex(seed)), Signer(bytes(32)))):
         event = signer.sign("default", 1, f"{number + 1}-0", number, "ab" * 32)
         await api.store.note("default", SUBJECT, event, f"c{number}")
+        damaged = {"t": event.TYPE, "j": SUBJECT, "n": "0", "d": '{"position":7}'}
+        await api.store.client.xadd(keys.log("default"), damaged)  # no page ends at one that cannot be read
 
     first = await api.get("/v1/audit/checkpoints?limit=1", key=auditor)
     second = await api.get(f"/v1/audit/checkpoints?limit=1&cursor={first.body['nextCursor']}", key=auditor)

@@ -8,14 +8,13 @@ from aiohttp import web
 
 from contracts import ids
 from contracts.archive import Archive
-from contracts.archive.checkpoints import SECRET, Signer, is_genuine
+from contracts.archive.checkpoints import SECRET, is_genuine, public_of, read_checkpoint
 from contracts.archive.reading import Gone
 from contracts.asked_audit import AskedAudit
 from contracts.audit_api import AuditCreate, RepairCreate
 from contracts.events import AuditAction, LogCheckpointed
 from contracts.positions import Position, entry_ms
 from contracts.store import keys
-from contracts.store.records import Record
 from contracts.store.store import PoolMeta
 from contracts.times import instant
 from services.ingest.audits.views import audit_view
@@ -29,7 +28,6 @@ from services.ingest.views.body_lines import JsonObject
 
 AGAIN_S = 10
 MOST_LOOKED_AT = 20_000  # entries, for one page of checkpoints
-_MARK = b"log.checkpointed"
 
 
 class AuditHandlers(ConfiguredHandlers):
@@ -115,16 +113,15 @@ class AuditHandlers(ConfiguredHandlers):
         self, meta: PoolMeta, after: str | None, limit: int
     ) -> tuple[list[JsonObject], str | None]:  # fmt: skip
         """Return checkpoints behind a place, and the place at which to go on, None at the end."""
-        seed = await self._context.within(self._context.store.directory.secret(SECRET))
-        public = Signer(bytes.fromhex(seed)).public if seed else b""
+        public = public_of(await self._context.within(self._context.store.directory.secret(SECRET)))
         found, looked_at, at = list[JsonObject](), 0, after
         try:
             async for batch in self._archive.read(meta.name, after):
                 for record in batch:
-                    if _MARK in record.fields and (shown := _checkpoint(record, meta, public)) is not None:
-                        found.append(shown)
-                        if len(found) == limit:
-                            return found, record.position
+                    if (said := read_checkpoint(record)) is not None:
+                        found.append(_checkpoint(meta, record.position, said, public))
+                    if len(found) == limit:
+                        return found, record.position
                 looked_at, at = looked_at + len(batch), batch[-1].position
                 if looked_at >= MOST_LOOKED_AT:
                     return found, at
@@ -133,15 +130,11 @@ class AuditHandlers(ConfiguredHandlers):
         return found, None
 
 
-def _checkpoint(record: Record, meta: PoolMeta, public: bytes) -> JsonObject | None:
-    entry = record.entry()
-    said = entry.event() if not hasattr(entry, "reason") else None
-    if not isinstance(said, LogCheckpointed):
-        return None
+def _checkpoint(meta: PoolMeta, at: str, said: LogCheckpointed, public: bytes) -> JsonObject:
     return {
         "pool": meta.name,
-        "at": str(Position(meta.code, meta.epoch, record.position)),
-        "time": instant(entry_ms(record.position)),
+        "at": str(Position(meta.code, meta.epoch, at)),
+        "time": instant(entry_ms(at)),
         "position": str(Position(meta.code, said.epoch, said.position)),
         "count": said.count,
         "hash": said.hash,
