@@ -6,7 +6,6 @@ pipelines.toml: that needs a restart.
 """
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +15,7 @@ import structlog
 from contracts.model_spec import ModelRegistry, ModelSpec
 from contracts.models import profile_file, read_profile, reader
 from contracts.profiles import ModelProfiles
+from contracts.waiting import wait
 
 LOOK_S = 2.0
 log = structlog.get_logger()
@@ -77,9 +77,7 @@ async def follow(
             log.info("profiles_renewed", models=sorted(found.changed))
             if then is not None:
                 await then(found.changed)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_S):
-                await stop.wait()
+        await wait(stop, LOOK_S)
 
 
 def _stamp(path: Path) -> Stamp:

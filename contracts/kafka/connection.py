@@ -11,13 +11,6 @@ from typing import Any
 from contracts.errors import ConfigError
 from contracts.settings import KafkaSettings
 
-_SECURITY = {
-    (False, False): "PLAINTEXT",
-    (True, False): "SSL",
-    (False, True): "SASL_PLAINTEXT",
-    (True, True): "SASL_SSL",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Cluster:

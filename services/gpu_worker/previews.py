@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from contracts.events import ArtifactRef, Event, PreviewAvailable
+from contracts.waiting import wait
 from services.gpu_worker.artifacts import ArtifactRejected
 from services.gpu_worker.process.frames import Preview
 
@@ -44,11 +45,7 @@ class Previews:
         while self._newest is not None:
             frame, self._newest = self._newest, None
             await self._store_one(frame)
-            try:
-                async with asyncio.timeout(GAP_S):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await wait(self._wake, GAP_S)
 
     async def _store_one(self, frame: Preview) -> None:
         try:

@@ -1,7 +1,6 @@
 """The supervisor: claims devices, opens the store, and lives one registration after another until it is stopped."""
 
 import asyncio
-import contextlib
 import os
 import random
 import time
@@ -13,6 +12,7 @@ from contracts.artifacts import Shelf
 from contracts.ids import mint_worker_id
 from contracts.models import ModelRegistry
 from contracts.store import Store
+from contracts.waiting import wait
 from services.gpu_worker.artifacts import Intake
 from services.gpu_worker.bringing import Bringing
 from services.gpu_worker.comparing import Comparing
@@ -85,9 +85,7 @@ class Supervisor:
                         "gpu_busy", detail=str(busy), hint="one supervisor a GPU; this one takes no jobs until then"
                     )
                 said = str(busy)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(BUSY_POLL_S):
-                    await stop.wait()
+            await wait(stop, BUSY_POLL_S)
         return ()
 
     def _memory(self, device: Device) -> DeviceMemory:

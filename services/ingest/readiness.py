@@ -13,6 +13,7 @@ import structlog
 from contracts.errors import HeadraceError
 from contracts.store.vitals import Vitals
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 
 log: Logger = structlog.get_logger(service="ingest")
 
@@ -72,11 +73,7 @@ class Readiness:
         """Probe until `stop` is set."""
         while not stop.is_set():
             await self.run_once(probe)
-            try:
-                async with asyncio.timeout(INTERVAL_S):
-                    await stop.wait()
-            except TimeoutError:
-                continue
+            await wait(stop, INTERVAL_S)
 
     @property
     def age_s(self) -> float:

@@ -24,6 +24,7 @@ from contracts.store.anchored import Forked
 from contracts.store.log import Poison
 from contracts.store.mirror import Hold, Moved
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 from contracts.wire import Entry
 from services.archivist.mirror.copying import Copier
 
@@ -75,9 +76,7 @@ class MirrorSource(Reading):
     async def _keep_on(self) -> None:
         """Keep the pool while a batch takes long, and say why it does; give it back when another has the pool."""
         while not self._stop.is_set():
-            with suppress(TimeoutError):  # not `self.sleep`: its `wait_for` can miss a cancel
-                async with asyncio.timeout(self._lease_ms / 3000):
-                    await self._stop.wait()
+            await wait(self._stop, self._lease_ms / 3000)  # not `self.sleep`: its `wait_for` can miss a cancel
             with suppress(StoreUnavailable, ConfigError):
                 if not self._in_hand.is_empty and not await self._lead():
                     self._copier.give_back()
@@ -85,9 +84,7 @@ class MirrorSource(Reading):
     async def _read_once(self) -> None:
         await self._move()
         if not await self._holds():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STANDBY_S):
-                    await self._stop.wait()
+            await wait(self._stop, STANDBY_S)
             return
         stood, entries = (self._cursor, self._copier.epoch), await self._next()
         # A log that began a new epoch meanwhile: of which one the entries are, nobody can say. They are read again.

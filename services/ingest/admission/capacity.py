@@ -15,6 +15,7 @@ import orjson
 
 from contracts.errors import StoreUnavailable
 from contracts.profiles import Prediction
+from contracts.waiting import wait
 from services.ingest.edge.problems import Fault, Problem
 
 KNOWN_S = 600.0
@@ -117,9 +118,7 @@ class Capacity:
                 if self._is_due(pool):
                     with suppress(StoreUnavailable):  # readiness says so
                         await self.look(pool)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(WATCH_EVERY_S):
-                    await stop.wait()
+            await wait(stop, WATCH_EVERY_S)
 
     def _is_due(self, pool: str) -> bool:
         known = self._pools.get(pool)

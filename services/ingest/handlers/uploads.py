@@ -22,6 +22,7 @@ from contracts.ids import is_upload_id
 from contracts.signed_url import is_valid, sign_path
 from contracts.telemetry import Logger
 from contracts.times import instant
+from contracts.waiting import wait
 from services.ingest.context import Context
 from services.ingest.edge.body import BodyLimits, read_body, receive
 from services.ingest.edge.problems import POLICIES, Problem
@@ -165,11 +166,7 @@ class UploadHandlers:
                     log.info("uploads_swept", objects=swept)
             except (Problem, StoreAway):
                 pass  # the next time
-            try:
-                async with asyncio.timeout(SWEEP_S):
-                    await stop.wait()
-            except TimeoutError:
-                continue
+            await wait(stop, SWEEP_S)
 
     async def _announced(self, request: web.Request, tenant_id: str | None) -> Announced | None:
         upload_id = request.match_info["id"]

@@ -20,6 +20,7 @@ from contracts.store import Store, keys
 from contracts.store.log import Abandoned, Message, Poison
 from contracts.store.records import RecordReader, still_says
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 from contracts.wire import Entry
 
 GROUP = keys.GROUP_NOTIFIER
@@ -78,9 +79,7 @@ class GroupSource(Reading):
     async def _keep_on(self) -> None:
         """Hold what a body works on for longer than a dead consumer's entries are left alone."""
         while not self._stop.is_set():
-            with suppress(TimeoutError):  # not `self.sleep`: its `wait_for` can miss a cancel
-                async with asyncio.timeout(self._abandoned_ms / 3000):
-                    await self._stop.wait()
+            await wait(self._stop, self._abandoned_ms / 3000)  # not `self.sleep`: its `wait_for` can miss a cancel
             with suppress(StoreUnavailable):
                 if self._held:
                     await self._side.keep(sorted(self._held))

@@ -21,6 +21,7 @@ from contracts.store import Store
 from contracts.store.deliveries import SWEEP_MOST
 from contracts.store.log import pause
 from contracts.telemetry import Logger
+from contracts.waiting import wait
 from services.notifier.attempt.delivery import Sender
 from services.notifier.sending.clock import ServerClock
 from services.notifier.sending.delivering import Delivering, Plan
@@ -215,9 +216,7 @@ class Courier:
                 pass  # the loop that claims says so
             except Exception:
                 self._log.exception("duty_failed", pool=pool)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(every_s):
-                    await stop.wait()
+            await wait(stop, every_s)
 
     async def _hold(self, pool: str) -> None:
         """Keep the claims of what has been under way for a while: it may last longer than a claim."""
