@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from contracts.archive.checkpoints import Signer, is_genuine, key_id
+from contracts.archive.checkpoints import Signer, is_genuine, key_id, public_of
 from contracts.audit.chain_audit import ChainAudit
 from contracts.audit.findings import Findings
 from contracts.events import LogCheckpointed
@@ -51,7 +51,7 @@ def test_an_older_checkpoint_of_another_history_is_not_taken_for_this_ones() -> 
 
     chain.checkpoint("1764502307000-0", SAID, SIGNER.public)
     chain.checkpoint("1764502307000-1", SAID, Signer(bytes(32)).public)
-    chain.checkpoint("1764502307000-2", SAID, None)
+    chain.checkpoint("1764502307000-2", SAID, public_of(None))
     later = SIGNER.sign("default", 2, "1764502306000-10", 1, "ab" * 32)  # of what was sealed meanwhile: not walked
     chain.checkpoint("1764502307000-3", later, SIGNER.public)
 
