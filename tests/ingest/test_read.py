@@ -51,9 +51,12 @@ async def test_a_foreign_id_takes_as_long_as_an_unknown_one(api: Api) -> None:
     foreign = await api.job(prompt="x" * 1_000)
     stranger = await api.tenant("t_b")
     unknown = mint_job_id(1_764_457_200_000, 7, "aa")
-    ratios = [await _time_ratio(api, stranger, foreign, unknown) for _ in range(5)]
-
-    assert min(abs(ratio - 1) for ratio in ratios) < 0.1, ratios
+    ratios: list[float] = []
+    for _ in range(12):  # a real difference is in every one; a busy machine makes some
+        ratios.append(await _time_ratio(api, stranger, foreign, unknown))
+        if abs(ratios[-1] - 1) < 0.1:
+            return
+    raise AssertionError(ratios)
 
 
 async def _time_ratio(api: Api, key: str, first: str, second: str) -> float:
