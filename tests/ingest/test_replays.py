@@ -202,6 +202,21 @@ async def test_a_replay_that_computes_is_bounded_and_ends_when_it_is_deleted(
     assert (late["status"], late["problem"]["code"]) == ("failed", "too_large")
 
 
+async def _made(api: Api, user_id: str) -> str:
+    return str((await api.call("POST", "/v1/replays", json={"filters": {"userId": user_id}})).body["id"])
+
+
+async def test_what_was_deleted_is_known_as_long_as_anything_else_and_no_longer(api: Api) -> None:
+    """Ids that other processes made were kept without end by the one that was told to delete them."""
+    made = [await _made(api, str(number)) for number in range(running.KEPT + 2)]
+    for replay_id in made:
+        assert (await api.call("DELETE", f"/v1/replays/{replay_id}")).status == 204
+
+    assert (await api.get(f"/v1/replays/{made[-1]}")).code == "replay_not_found"
+    assert (await api.get(f"/v1/replays/{made[-running.KEPT]}")).code == "replay_not_found"
+    assert (await api.get(f"/v1/replays/{made[0]}")).status == 200  # one that nobody knows is as good as new
+
+
 async def test_a_deleted_stream_ends(api: Api, play: Play) -> None:
     await run_job(api, play)
     await asyncio.sleep(0.05)

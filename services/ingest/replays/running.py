@@ -90,6 +90,8 @@ class Runs:
         """End a replay: it is not shown any more, and its process is killed."""
         run.status, run.result = "cancelled", None
         self._known[run.id] = run
+        self._known.move_to_end(run.id)
+        self._forget()
         if run.task is not None:
             run.task.cancel()
 
