@@ -40,7 +40,7 @@ _STATE = (
     Parameter("limit", "Most running jobs of one page.", kind="integer"),
     Parameter("cursor", "`nextCursor` of the page before: the next running jobs, of the same instant."),
 )
-_NO_STATE = ("bad_cursor", "bad_parameter", "pool_not_found", "cursor_expired")
+_NO_STATE = ("quota_exceeded", "bad_cursor", "bad_parameter", "pool_not_found", "cursor_expired")
 _WRONG = ("bad_cursor", "bad_parameter", "cursor_expired")
 
 

@@ -1,5 +1,6 @@
 """What was running on a pool at an instant: jobs, workers, pauses and limits, for their tenant and for operators."""
 
+import asyncio
 import random
 from typing import Any
 
@@ -149,6 +150,27 @@ async def test_a_run_that_begins_again_counts_once(api: Api, play: Play) -> None
 
 def entry(number: int, event: ev.Event, subject: str) -> Entry:
     return Entry(f"{number}-0", wire_type(event), subject, orjson.dumps(orjson.loads(event.to_json())), 1, number)
+
+
+async def test_who_asks_for_the_past_faster_than_it_is_folded_is_told_to_come_back(
+    api: Api, play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await run_job(api, play)
+    go_on, fold_on = asyncio.Event(), folding._fold_on
+
+    async def slow(*asked: Any) -> None:
+        await go_on.wait()
+        await fold_on(*asked)
+
+    monkeypatch.setattr(folding, "_fold_on", slow)
+    asked = [asyncio.create_task(api.get("/v1/state?scope=pool:default")) for _ in range(folding.MOST_ASKED + 3)]
+    refused, _ = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED, timeout=20)
+    go_on.set()
+    answers = await asyncio.gather(*asked)
+
+    assert refused
+    assert sorted(answer.code or "" for answer in answers) == [""] * folding.MOST_ASKED + ["quota_exceeded"] * 3
+    assert (await api.get("/v1/state")).status == 200
 
 
 def test_memory_grows_with_what_is_open_and_not_with_the_log() -> None:

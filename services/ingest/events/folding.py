@@ -1,7 +1,8 @@
 """Folds the log of a pool up to an instant, however long it is.
 
 Promises: memory grows with what was open then, not with the log; other requests are served meanwhile; who asks for a
-later instant than the last time goes on from there. The time it takes grows with the log.
+later instant than the last time goes on from there; few wait for their turn, others are told to come back. The time it
+takes grows with the log.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from contracts.positions import entry_key
 from contracts.recent import Recent
 from contracts.store.log import Poison
 from contracts.wire import Entry
+from services.ingest.edge.problems import POLICIES, Problem
 from services.ingest.events.query import Key
 from services.ingest.events.scan import Ground
 from services.ingest.events.standing import Open, Standing
@@ -19,6 +21,8 @@ from services.ingest.events.standing import Open, Standing
 STEP = 1_000
 MOST_KEPT = 8
 MOST_AT_ONCE = 2
+MOST_ASKED = 10  # of these and of those that wait for them
+AGAIN_S = 5
 
 
 class Folder:
@@ -27,15 +31,26 @@ class Folder:
     def __init__(self) -> None:
         self._kept: Recent[tuple[str, int, str | None], Standing] = Recent(MOST_KEPT)
         self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._asked = 0
 
     async def fold(self, ground: Ground, tenant_id: str | None, end: Key | None) -> Standing:
-        """Return how the jobs of a tenant, or of all, stood before `end`; None: now. Raises Unavailable, Corrupt."""
+        """Return how the jobs of a tenant, or of all, stood before `end`; None: now.
+
+        Raises Problem `quota_exceeded` where too many ask at once, Unavailable, Corrupt.
+        """
+        if self._asked >= MOST_ASKED:
+            told = f"{MOST_ASKED} are asking for the past here already"
+            raise Problem("quota_exceeded", told, retry_after_s=AGAIN_S, extensions={POLICIES: ["states"]})
         key = (ground.place.pool, ground.place.epoch, tenant_id)
         kept = self._kept.get(key)
         goes_on = kept is not None and (end is None or entry_key(kept.position) < end)
         standing = kept.copy() if kept is not None and goes_on else Standing(tenant_id)
-        async with self._turns:
-            await _fold_on(ground, standing, end)
+        self._asked += 1
+        try:
+            async with self._turns:
+                await _fold_on(ground, standing, end)
+        finally:
+            self._asked -= 1
         if standing.position:
             self._kept.put(key, standing)
         return standing
