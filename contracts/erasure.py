@@ -4,7 +4,7 @@ Promises: `remove` may be repeated after any failure and comes to the same end; 
 only if no other job that is kept, or was just submitted, names it. What lies in the archive is its leader's to remove.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,9 +85,8 @@ async def remove(store: Store, shelf: Shelf, run: Run, pool: str, erasure: Erasu
     await store.erasing.live(pool, job_id, erasure.silent_from_ms)
     if erasure.key_hash is not None:
         await store.erasing.claim(tenant_id, erasure.key_hash, job_id)
-    artifacts: list[str] = await run(shelf.erase, pool, job_id, tenant_id, erasure.at_ms)
-    await _tell(store, pool, erasure, artifacts)
-    return Removed(deliveries, len(artifacts), await remove_files(store, shelf, run, pool, erasure))
+    artifacts_count = await _remove_folder(store, shelf, run, pool, job_id, erasure)
+    return Removed(deliveries, artifacts_count, await remove_files(store, shelf, run, pool, erasure))
 
 
 async def remove_files(store: Store, shelf: Shelf, run: Run, pool: str, erasure: Erasure) -> int:
@@ -95,16 +94,18 @@ async def remove_files(store: Store, shelf: Shelf, run: Run, pool: str, erasure:
     count = 0
     for file_id, its_pool in (erasure.files or {}).items():
         if not await _is_used(store, erasure, pool, file_id):
-            gone: list[str] = await run(shelf.erase, its_pool, job_of(file_id), erasure.tenant_id, erasure.at_ms)
-            await _tell(store, its_pool, erasure, gone)
-            count += len(gone)
+            count += await _remove_folder(store, shelf, run, its_pool, job_of(file_id), erasure)
     return count
 
 
-async def _tell(store: Store, pool: str, erasure: Erasure, artifact_ids: Sequence[str]) -> None:
+async def _remove_folder(store: Store, shelf: Shelf, run: Run, pool: str, owner: str, erasure: Erasure) -> int:
+    """Say which files go, once each, and remove them: whoever is killed between the two finds them still there."""
+    artifact_ids: list[str] = await run(shelf.doom, pool, owner, erasure.tenant_id, erasure.at_ms)
     for artifact_id in artifact_ids:
         event = ArtifactDeleted(artifact_id=artifact_id, job_id=erasure.job_id, tenant_id=erasure.tenant_id)
         await store.note(pool, artifact_id, event, f"deleted {artifact_id}")
+    await run(shelf.erase, pool, owner)
+    return len(artifact_ids)
 
 
 async def _is_used(store: Store, erasure: Erasure, pool: str, file_id: str) -> bool:

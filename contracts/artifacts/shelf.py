@@ -58,14 +58,19 @@ class Shelf:
         """Return what is said of an erased job; None for any other. Raises StoreAway."""
         return read_note(self.objects, erased_key(pool, job_id), ErasedFolder)
 
-    def erase(self, pool: str, job_id: str, tenant_id: str, now_ms: int) -> list[str]:
-        """Remove all files of a job, and keep late ones away; returns the ids of those there were. Raises StoreAway."""
-        mark = erased_key(pool, job_id)
+    def doom(self, pool: str, job_id: str, tenant_id: str, now_ms: int) -> list[str]:
+        """Keep late files of a job away; returns the ids of those there are, for `erase`. Raises StoreAway."""
         if self.erased(pool, job_id) is None:
-            write_note(self.objects, mark, ErasedFolder(tenant_id=tenant_id, erased_ms=now_ms))
-        found = [each.key for each in self.objects.list(folder_key(pool, job_id)) if each.key != mark]
-        self._remove(found)
-        return [artifact_id for key in found if (artifact_id := recorded(key))]
+            write_note(self.objects, erased_key(pool, job_id), ErasedFolder(tenant_id=tenant_id, erased_ms=now_ms))
+        return [artifact_id for key in self._doomed(pool, job_id) if (artifact_id := recorded(key))]
+
+    def erase(self, pool: str, job_id: str) -> None:
+        """Remove all files of a doomed job. Raises StoreAway."""
+        self._remove(self._doomed(pool, job_id))
+
+    def _doomed(self, pool: str, job_id: str) -> list[str]:
+        mark = erased_key(pool, job_id)
+        return [each.key for each in self.objects.list(folder_key(pool, job_id)) if each.key != mark]
 
     def outlived(self, pool: str, before_ms: int, now_ms: int, most: int) -> list[ArtifactRecord]:
         """Return up to `most` files whose time is over, looking at what lies here since before `before_ms`.

@@ -39,7 +39,7 @@ async def test_a_file_goes_when_its_own_time_is_over_and_what_nobody_knows_with_
     """Killed between event and removal it is removed the next time, and said once."""
     over, living = put(pool, tmp_path, 1, 2), put(pool, tmp_path, 2, LATER_MS * 2)
     pool.shelf.objects.put_file(f"{POOL}/job_left/art_half.png", b"x", "image/png")
-    pool.shelf.erase(POOL, "job_erased", TENANT, 1)
+    pool.shelf.doom(POOL, "job_erased", TENANT, 1)
     young = PoolSweeper(pool.store, pool.archive, pool.shelf, POOL, keep_ms=7_200_000)
     sweeper = PoolSweeper(pool.store, pool.archive, pool.shelf, POOL, keep_ms=0)
 

@@ -162,7 +162,9 @@ def test_of_an_erased_job_nothing_stays_also_not_what_comes_late(objects: Object
         shelf.put(upload(name, id=f"{ART[:-1]}{number}", job_id=job_id), tmp_path / "file")
     objects.put_file(f"default/{JOB}/half.png", b"secret", "image/png")  # whose record a killed process never wrote
 
-    assert [len(shelf.erase("default", JOB, "t_a", 7)) for _ in range(2)] == [2, 0]
+    assert [len(shelf.doom("default", JOB, "t_a", 7)) for _ in range(2)] == [2, 2]
+    shelf.erase("default", JOB)
+    assert shelf.doom("default", JOB, "t_a", 7) == []
     (tmp_path / "file").write_bytes(b"secret")
     shelf.put(upload(), tmp_path / "file")
 

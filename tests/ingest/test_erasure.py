@@ -113,7 +113,7 @@ class Content:
             store = Failing(self.api.store, gate, ())
             calls = ("deliveries", "live", "claim", "leave_file", "end")
             store.__dict__["erasing"] = Failing(self.api.store.erasing, gate, calls)
-            shelf, objects = Failing(shelf, gate, ("erase",)), Failing(objects, gate, ("put_file", "delete"))
+            shelf, objects = Failing(shelf, gate, ("doom", "erase")), Failing(objects, gate, ("put_file", "delete"))
         archive = Archive(store, objects)
         return PoolArchivist(store, archive, shelf, "here", POOL, config, structlog.get_logger())
 
@@ -265,7 +265,7 @@ async def test_whoever_dies_at_any_step_the_archivist_finishes(content: Content)
         await content.archive()
         asks, works = Dies(at), Dies(at)
         api.store.erasing = Failing(whole, asks, ("deliveries", "live", "claim", "left"))  # type: ignore[assignment]
-        api.service.context.shelf = Failing(shelf, asks, ("erase",))  # type: ignore[assignment]
+        api.service.context.shelf = Failing(shelf, asks, ("doom", "erase"))  # type: ignore[assignment]
         erased = await content.erase(job_id)
         api.store.erasing, api.service.context.shelf = whole, shelf
         dying = content.archivist(works)
@@ -279,7 +279,10 @@ async def test_whoever_dies_at_any_step_the_archivist_finishes(content: Content)
         told += erased.body["removed"] is None
         assert (await content.erase(job_id)).body["complete"]
         died = at in (asks.count, works.count)
-    assert (told, at) == (10, 15)  # as many steps as there are, and one round without a failure
+    assert (told, at) == (12, 17)  # as many steps as there are, and one round without a failure
+    entries = await api.store.client.xrange(keys.log(POOL))
+    gone = [fields[b"j"] for _, fields in entries if fields[b"t"] == b"artifact.deleted"]
+    assert len(gone) == len(set(gone)) == at * 3  # said once each, whoever died between the word and the deed
     await is_right(content)
 
 
