@@ -167,6 +167,11 @@ def is_endpoint_id(text: str) -> bool:
     return _ENDPOINT.fullmatch(text) is not None
 
 
+def is_delivery_id(text: str) -> bool:
+    """Whether `text` is the id of a delivery."""
+    return _DELIVERY.fullmatch(text) is not None
+
+
 def endpoint_of(delivery_id: str) -> str:
     """Return the name of the endpoint in a delivery id. Raises BadId.
 

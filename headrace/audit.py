@@ -18,6 +18,7 @@ import typer
 from contracts.archive import Archive, open_archive
 from contracts.audit import Beside, Checkpoint, Repaired, Scope, Verdict, checkpoints, record, repair, verify
 from contracts.audit.mending import Mended
+from contracts.audit.queues import QueueAudit
 from contracts.audit.verify import EVERYTHING
 from contracts.errors import ConfigError, HeadraceError
 from contracts.ids import is_job_id
@@ -32,6 +33,7 @@ from headrace.command import Output, Reason, exit_for_error
 from headrace.exits import Exit
 from headrace.output import Format, note, show_list
 from headrace.store_server import ensure, release
+from services.archivist.audit import RetentionAudit
 from services.notifier.replanning import Replanner
 from services.scheduler.audit import SnapshotAudit
 
@@ -147,7 +149,9 @@ async def _one(asked: _Asked, store: Store, archive: Archive, pool: str) -> Repa
 
 
 def _beside(store: Store, pool: str) -> list[Beside]:
-    return [] if pool == keys.SYSTEM else [SnapshotAudit(store, pool), UsageAudit(store, pool)]
+    if pool == keys.SYSTEM:
+        return []
+    return [SnapshotAudit(store, pool), UsageAudit(store, pool), RetentionAudit(store, pool), QueueAudit(store, pool)]
 
 
 async def _signed(store: Store, archive: Archive, pools: list[str]) -> list[tuple[str, list[Checkpoint]]]:

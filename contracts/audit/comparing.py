@@ -83,24 +83,30 @@ class Comparing:
             if self._mender is not None and not is_same:
                 await self._mender.job(asked.job_id, asked.tenant_id, fields, live, sight.position)
             if fields is not None and live.row is not None:
-                self._compare_body(asked.job_id, live)
+                await self._compare_body(asked.job_id, fields, live, sight.position)
                 await self._compare_holder(asked, fields, live.holder)
                 bodies[asked.job_id] = live.body or b""
         for delivery_id, row in zip(tried, sight.deliveries, strict=True):
-            self._compare_delivery(delivery_id, None if row is None else row["try"])
+            await self._compare_delivery(delivery_id, None if row is None else row.get("try", ""), sight.position)
         await self._compare_planned(bodies, planned_to, set_aside)
 
-    def _compare_body(self, job_id: str, live: Live) -> None:
+    async def _compare_body(self, job_id: str, fields: Fields, live: Live, position: str) -> None:
         self._bodies.rows += 1
         if job_id in self._audit.hashes.erased:  # with the event that says so
             if live.body is not None:
                 self._bodies.differs(job_id, "it was erased, and its content is still there")
+                if self._mender is not None:
+                    self._mender.leave_content(job_id)
             return
         digest = self._audit.hashes.digests.get(job_id, "")
         if live.body is None or live.body == NOT_A_STRING:
             self._bodies.differs(job_id, "its body is lost")
         elif digest and hashlib.sha256(live.body).hexdigest() != digest:
             self._bodies.differs(job_id, "its body is not what was admitted")
+        else:
+            return
+        if self._mender is not None:
+            await self._mender.body(job_id, fields, live, digest, position)
 
     async def _compare_holder(self, asked: Asked, fields: Fields, holder: str | None) -> None:
         if "dd" not in fields:
@@ -111,14 +117,18 @@ class Comparing:
         if not self._dedup.compare(asked.job_id, expected, there) and self._mender is not None:
             await self._mender.key(asked.tenant_id, fields["dd"], there, expected)
 
-    def _compare_delivery(self, delivery_id: str, tries: str | None) -> None:
+    async def _compare_delivery(self, delivery_id: str, tries: str | None, position: str) -> None:
         job_id = "job_" + delivery_id[4:].partition("_")[0]
         attempt, is_last = self._audit.deliveries.attempts.get(job_id, {}).get(delivery_id, (0, True))
         self._deliveries.rows += 1
-        if tries is None and not is_last:
+        if tries == str(attempt) or (tries is None and is_last):
+            return
+        if tries is None:
             self._deliveries.differs(delivery_id, f"attempt {attempt} was not the last, and the store has none")
-        elif tries is not None and int(tries) < attempt:
+        else:
             self._deliveries.differs(delivery_id, f"the log says attempt {attempt}, the store {tries}")
+        if self._mender is not None:
+            await self._mender.tries(delivery_id, tries, attempt, position)
 
     async def _compare_planned(self, bodies: dict[str, bytes], planned_to: str, set_aside: set[str]) -> None:
         """What the notifier is done with, and was never tried, must lie in the store."""

@@ -4,23 +4,29 @@ Promises: what the store knows and the log lacks is never thrown away; a job who
 a row that anybody changed since it was compared is left, too: asked again, it is compared again.
 """
 
+import hashlib
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
+from contracts import ids
 from contracts.audit.job_hashes import Fields, folded, is_ended, letter_of
+from contracts.errors import Corrupt
 from contracts.events import ProjectionRebuilt
 from contracts.positions import entry_key
 from contracts.store import Store
 from contracts.store.audit import NOT_A_HASH, Asked, Live
 from contracts.store.repairs import SUBJECT, version_of
 from contracts.store.replies import Reply
+from contracts.store.words import Word
 
 MOST_TOLD = 50
 AGAIN = "somebody changed it meanwhile: repair again"
 _POSITION = re.compile(r"\d{1,16}-\d{1,20}")
+BACKFILL = "recover or backfill of its endpoint sends it"
+Keep = Callable[[str], Awaitable[bytes | None]]  # job: its body as the archive has it. Raises Corrupt
 Replan = Callable[[str, str], Awaitable[bool]]  # event at a position, delivery: whether it is planned now
 
 
@@ -51,8 +57,9 @@ class Mender:
 
     def __init__(
         self, store: Store, pool: str, epoch: int, mint: Callable[[], str], replan: Replan | None = None,
-        reason: str = "", by: str = "",
+        reason: str = "", by: str = "", kept: Keep | None = None,
     ) -> None:  # fmt: skip
+        self._kept = kept
         self._store, self._pool, self._epoch, self._mint, self._replan = store, pool, epoch, mint, replan
         self._reason, self._by = reason, by
         self.faulty: Set[str] = frozenset()  # jobs whose own events cannot be right
@@ -62,12 +69,16 @@ class Mender:
         """Make a job's hash and its place in the list what the log says."""
         if fields is None:
             self.stranger(job_id)
-        elif job_id in self.faulty:
-            self.done.leave(job_id, _way_out(live))
+        elif job_id in self.faulty and not (_is_lost(live) and "s" in fields):
+            self.done.leave(job_id, _way_out(job_id, live))
         elif _is_ahead(live, fields):
             assert live.row is not None
             known, last = live.row.get("n"), fields["n"]
-            self.done.leave(job_id, f"the store knows event {known}, the log ends with {last}: the log lost it")
+            what = f"the store knows event {known}, the log ends with {last}: the log lost it"
+            self.done.leave(job_id, f"{what}; {_command(job_id, live.row)}")
+        elif job_id in self.faulty:  # nothing that was known is lost by it, and without a hash nobody can end the job
+            self.done.leave(job_id, f"made anew as far as its damaged events tell; {_command(job_id, fields)}")
+            await self._job("jobs", job_id, tenant_id, fields, live, position)
         else:
             await self._job("jobs", job_id, tenant_id, fields, live, position)
 
@@ -76,7 +87,7 @@ class Mender:
         tenant_id = fields.get("t", "")
         (live,) = (await self._store.audit.look(self._pool, [Asked(job_id, tenant_id)])).jobs
         if job_id in self.faulty:
-            self.done.leave(job_id, _way_out(live))
+            self.done.leave(job_id, _way_out(job_id, live))
         elif live.row is not None and folded(live.row) == fields:
             await self._job("scheduler", job_id, tenant_id, fields, live, position)
 
@@ -112,9 +123,58 @@ class Mender:
     async def delivery(self, job_id: str, delivery_id: str, position: str) -> None:
         """Plan a delivery again that is lost and was never tried."""
         if self._replan is None or job_id in self.faulty or not await self._replan(position, delivery_id):
-            self.done.leave(delivery_id, "it cannot be planned again: use recover or backfill of its endpoint")
+            self.done.leave(delivery_id, f"it cannot be planned again: {BACKFILL}")
         else:
             await self.note("deliveries", delivery_id, position)
+
+    async def tries(self, delivery_id: str, seen: str | None, told: int, position: str) -> None:
+        """Have a delivery know of the tries that the log tells of; one that is gone may have arrived."""
+        if seen is None:
+            self.done.leave(delivery_id, f"it is lost after attempt {told}: {BACKFILL}")
+        elif seen.isdecimal() and int(seen) > told:
+            self.done.leave(
+                delivery_id, f"it knows attempt {seen}, the log ends with {told}: {BACKFILL} if it is missing"
+            )
+        else:
+            await self.queued("deliveries", delivery_id, position, (seen, told))
+
+    async def queued(
+        self, projection: str, delivery_id: str, position: str, tries: tuple[str, int] | None = None
+    ) -> None:  # fmt: skip
+        """Put a delivery that waits where it is sent from."""
+        said, name = self._event(projection, delivery_id, position), ids.endpoint_of(delivery_id)
+        reply = await self._store.repairs.delivery(
+            self._pool, delivery_id, name, self._epoch, said, self._mint(), tries
+        )
+        if reply.word not in (Word.REFUSED, Word.GONE):  # it was sent meanwhile, or queued with another one
+            self._judge(projection, delivery_id, reply)
+
+    async def body(self, job_id: str, fields: Fields, live: Live, digest: str, position: str) -> None:
+        """Put a body back as the archive has it, if that is what was admitted."""
+        size, kept, why = int(fields.get("u", 0)), None, "the archive does not have it"
+        try:
+            kept = await self._kept(job_id) if self._kept is not None else None
+        except Corrupt as error:
+            why = f"what the archive has cannot be read ({error.reason})"
+        if kept is not None and hashlib.sha256(kept[:size]).hexdigest() != digest:
+            kept, why = None, "what the archive has is not what was admitted" if digest else "its digest is not known"
+        if kept is None:
+            self.done.leave(job_id, f"its body is lost, and {why}: {_without_body(job_id, fields)}")
+            return
+        said, write_id = self._event("bodies", job_id, position), self._mint()
+        reply = await self._store.repairs.body(self._pool, job_id, self._epoch, live.body, size, kept, said, write_id)
+        self._judge("bodies", job_id, reply)
+
+    async def listed(self, job_id: str, kind: str | None, ms: int, position: str) -> None:
+        """List a job among those that are forgotten when their time is over, or take it off."""
+        said, write_id = self._event("ended", job_id, position), self._mint()
+        self._judge("ended", job_id, await self._store.repairs.ended(
+            self._pool, job_id, self._epoch, kind, ms, said, write_id
+        ))  # fmt: skip
+
+    def leave_content(self, job_id: str) -> None:
+        """Leave what should have been erased: that is taken away by whoever erases, in all places."""
+        self.done.leave(job_id, f"its content is still there: `headrace jobs erase {job_id}` removes it")
 
     async def note(self, projection: str, row: str, position: str) -> None:
         """Say that a row was made anew."""
@@ -157,10 +217,24 @@ def _is_ahead(live: Live, fields: Fields) -> bool:
     return is_later or (number.isdecimal() and int(number) > int(fields["n"]))
 
 
-def _way_out(live: Live) -> str:
+def _is_lost(live: Live) -> bool:
+    return live.row is None or live.row == NOT_A_HASH
+
+
+def _way_out(job_id: str, live: Live) -> str:
     """Say what to do about a job whose events in the log are damaged."""
     what = "its own events in the log cannot be right, so nothing is made of them"
-    if live.row is None or live.row == NOT_A_HASH:
+    if live.row is None or live.row == NOT_A_HASH:  # and the log does not even tell that it was ever admitted
         return f"{what}; its hash is lost, too: submit it again"
-    command = "retry" if is_ended(live.row) else "cancel"
-    return f"{what}; `headrace jobs {command}` writes an event from which on all agree"
+    return f"{what}; {_command(job_id, live.row)}"
+
+
+def _command(job_id: str, row: Mapping[str, str]) -> str:
+    command = "retry" if is_ended(row) else "cancel"
+    return f"`headrace jobs {command} {job_id}` writes an event from which on all agree"
+
+
+def _without_body(job_id: str, fields: Fields) -> str:
+    if is_ended(fields):
+        return "put its key back from a backup; but for its content the job is right"
+    return f"put its key back from a backup, or `headrace jobs cancel {job_id}` and submit it again"

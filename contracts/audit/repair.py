@@ -1,12 +1,13 @@
 """Repairs a pool: verifies it, refuses where the log itself is not what it was, makes the rest of the live state anew.
 
 Promises: idempotent, and safe to be killed at any point: each row is one call, and what is done is found done. What
-the log cannot tell (bodies, attempts of deliveries) is left and named.
+neither log nor archive tells (a body that was never archived, a delivery that may have arrived) is left and named.
 """
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from contracts.archive import Archive
@@ -16,7 +17,6 @@ from contracts.audit.scope import Scope
 from contracts.audit.verdict import Verdict
 from contracts.audit.verify import EVERYTHING, Verifier
 from contracts.store import Store
-from contracts.store.repairs import SUBJECT
 
 CHAIN = "the archive, or the log beside it, is not what was sealed: nothing is made of it"
 LOG = "the log has entries that cannot be read, or stand in no order: nobody knows whose they are"
@@ -40,7 +40,7 @@ async def repair(
     replan: Replan | None = None, reason: str = "", by: str = "",
 ) -> Repaired:  # fmt: skip
     """Repair a pool, or a part of it. Raises Unavailable."""
-    mender = Mender(store, pool, await store.epoch(pool), _mint, replan, reason, by)
+    mender = Mender(store, pool, await store.epoch(pool), _mint, replan, reason, by, partial(archive.body, pool))
     verifier = Verifier(store, archive, pool, scope, beside)
     before = await verifier.run()
     if not before.chain_ok or not verifier.audit.is_sound:
@@ -55,7 +55,7 @@ async def repair(
 async def record(store: Store, verdict: Verdict, by: str) -> None:
     """Write what came of an audit into the log it was of. Raises Unavailable."""
     if verdict.scope == EVERYTHING:
-        await store.note(verdict.pool, SUBJECT, verdict.as_event(by), _mint())
+        await store.repairs.audited(verdict.pool, verdict.as_event(by), _mint())
 
 
 def _mint() -> str:

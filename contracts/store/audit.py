@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from redis.asyncio import Redis
 
 from contracts.errors import StoreUnavailable
+from contracts.ids import endpoint_of, event_of, is_delivery_id
 from contracts.store import keys
 from contracts.store.clients import as_text, ask
 
@@ -47,6 +48,23 @@ class Sight(NamedTuple):
     held: list[int]
     recounted: str  # when a repair last added to the counters
     letters: int  # how many dead letters are listed
+
+
+class Queued(NamedTuple):
+    """A delivery, and whether it is where its state says that it is; one that does not wait always is."""
+
+    id: str
+    state: str
+    is_queued: bool
+
+
+class EndedLists(NamedTuple):
+    """Which jobs are listed to be forgotten, under which kind ('both': under each), while the log ended at `position`
+    and was archived to `upto`; '' where no archivist ever was."""
+
+    position: str
+    upto: str
+    listed: dict[str, str]
 
 
 class AuditReads:
@@ -99,6 +117,46 @@ class AuditReads:
         found = await ask(self._client.xrange(keys.poison(pool)))
         return {as_text(fields.get(b"at", b"")) for _, fields in found}
 
+    async def queued(self, pool: str, count: int = 500) -> AsyncIterator[list[Queued]]:
+        """Give all deliveries there are, each with whether it is in its queue."""
+        prefix, cursor = keys.delivery(pool, ""), 0
+        while True:
+            cursor, found = await ask(self._client.scan(cursor, match=_literal(prefix) + "*", count=count))
+            names = [as_text(key)[len(prefix) :] for key in found]
+            if listed := [name for name in names if is_delivery_id(name)]:
+                yield await self._queued(pool, listed)
+            if not cursor:
+                return
+
+    async def _queued(self, pool: str, delivery_ids: Sequence[str]) -> list[Queued]:
+        pipe = self._client.pipeline(transaction=True)
+        for delivery_id in delivery_ids:
+            name, job_id = endpoint_of(delivery_id), event_of(delivery_id)[0]
+            chain = keys.chain(pool, name, job_id)
+            pipe.hmget(keys.delivery(pool, delivery_id), ["state", "job"])
+            pipe.zscore(keys.due_of(pool, name), delivery_id)
+            pipe.zscore(keys.due(pool), name)
+            pipe.zscore(chain, delivery_id)
+            pipe.zrange(chain, 0, 0)
+        answers = await ask(pipe.execute(raise_on_error=False))
+        raw = [None if isinstance(each, Exception) else each for each in answers]
+        return [_placed(delivery_id, raw[at * 5 : at * 5 + 5]) for at, delivery_id in enumerate(delivery_ids)]
+
+    async def ended(self, pool: str) -> EndedLists:
+        """Return the lists from which jobs are forgotten."""
+        pipe = self._client.pipeline(transaction=True)
+        pipe.xinfo_stream(keys.log(pool))
+        pipe.hget(keys.archive(pool), "upto")
+        for kind in keys.ENDED_KINDS:
+            pipe.zrange(keys.ended(pool, kind), 0, -1)
+        about, upto, *lists = await ask(pipe.execute())
+        listed = dict[str, str]()
+        for kind, found in zip(keys.ENDED_KINDS, lists, strict=True):
+            for raw in found:
+                job_id = _text(raw)
+                listed[job_id] = "both" if job_id in listed else kind
+        return EndedLists(as_text(about["last-generated-id"]), _text(upto or b""), listed)
+
     async def job_ids(self, pool: str, count: int = 1000) -> AsyncIterator[list[str]]:
         """Give the ids of all jobs that have a hash; one that comes or goes meanwhile may be among them or not."""
         prefix, cursor = keys.job(pool, ""), 0
@@ -133,6 +191,17 @@ def _live(answers: Iterator[Any], asked: Asked) -> Live:
         None if isinstance(holder, Exception) or holder is None else _text(holder),
         None if isinstance(letter, Exception) else letter,
     )
+
+
+def _placed(delivery_id: str, answers: Sequence[Any]) -> Queued:
+    about, due, line, place, first = answers
+    state, job_id = (_text(each or b"") for each in about or (b"", b""))
+    fits = True  # one that is of no job is in no order
+    if state == "waiting":
+        fits = due is not None and line is not None
+    elif state == "blocked" and job_id == event_of(delivery_id)[0]:
+        fits = place is not None and bool(first) and as_text(first[0]) != delivery_id
+    return Queued(delivery_id, state, fits)
 
 
 def _row(raw: Any) -> Row:

@@ -120,7 +120,8 @@ def erasing(pool: str) -> str:
 
 
 def meta(pool: str) -> str:
-    """Hash: layout, epoch, cursors of the groups; `trimmed`: entries below it may be gone from the log."""
+    """Hash: layout, epoch, cursors of the groups; `trimmed`: entries below it may be gone from the log;
+    `audited`: when the whole pool was last verified, and whether all was right."""
     return f"hr:{{{pool}}}:meta"
 
 

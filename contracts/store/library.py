@@ -20,7 +20,7 @@ VERBS = (
     "shut", "ask", "answer", "note", "live",
     "ask_task", "claim_task", "keep_task", "end_task", "page_letters", "drop_group",
     "lead_archive", "resign_archive", "seal", "trim", "forget", "checkpoint", "fork",
-    "rebuild", "recount", "hold_key",
+    "rebuild", "recount", "hold_key", "restore_body", "requeue", "relist",
     "tally",
     "lead_mirror", "move_mirror", "note_planned",
     "erase_forgotten", "erase_deliveries", "erase_live", "erase_claim", "erase_again", "end_erasures", "use_files",

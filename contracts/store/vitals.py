@@ -5,7 +5,7 @@ Promises two round trips at most and no judgement: whoever reads decides what is
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
 
@@ -38,6 +38,13 @@ class MirrorVitals:
     behind_ms: int = 0
 
 
+class Audited(NamedTuple):
+    """What the last audit of a whole pool said, and when."""
+
+    ok: bool
+    at_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Vitals:
     """The store at one moment. `memory_ratio` is 0 without a limit; `log_bytes` is per pool, sampled."""
@@ -54,6 +61,7 @@ class Vitals:
     archives: dict[str, ArchiveVitals] = field(default_factory=dict)  # of pools that ever had an archivist
     epochs: dict[str, int] = field(default_factory=dict)  # of the logs; 0: the pool is not open
     mirrors: dict[str, MirrorVitals] = field(default_factory=dict)  # of pools whose log is, or was, mirrored
+    audits: dict[str, Audited] = field(default_factory=dict)  # of pools that ever had one
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +81,7 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
         pipe.memory_usage(keys.log(pool), samples=5)
         pipe.hmget(keys.leader(pool), ["until", "aside"])
         pipe.hmget(keys.archive(pool), ["until", "count", "upto"])
-        pipe.hmget(keys.meta(pool), ["epoch", "cursor:mirror"])
+        pipe.hmget(keys.meta(pool), ["epoch", "cursor:mirror", "audited"])
         pipe.hmget(keys.mirror(pool), ["until", "topic", "reason", "count", "aside", "failures"])
     now, info, *rest = await ask(pipe.execute())
     now_ms = server_ms(now)
@@ -96,8 +104,14 @@ async def read_vitals(client: Redis, pools: tuple[str, ...]) -> Vitals:
             if row[2][2] is not None
         },
         epochs={pool: int(row[3][0] or 0) for pool, row in of.items()},
+        audits={pool: found for pool, row in of.items() if (found := _audited(as_text(row[3][2] or b""))) is not None},
         mirrors={pool: _mirror(row[4], behind[pool][1]) for pool, row in of.items() if row[4][1] is not None},
     )
+
+
+def _audited(text: str) -> Audited | None:
+    at_ms, _, ok = text.partition(" ")
+    return Audited(ok == "1", int(at_ms)) if at_ms.isdecimal() else None
 
 
 def _mirror(told: Sequence[bytes | None], behind_ms: int) -> MirrorVitals:

@@ -51,6 +51,13 @@ class IngestMetrics(Collector):
             "headrace_scheduler_aside", "Jobs and slots out of choice after a scheduler.mismatch.", ("pool",),
             registry=self.registry,
         )  # fmt: skip
+        self.audit_ok = Gauge(
+            "headrace_audit_verify_ok", "1 when the last audit of the whole pool found all right, else 0.", ("pool",),
+            registry=self.registry,
+        )  # fmt: skip
+        self.audit_at = Gauge(
+            "headrace_audit_verify_timestamp_seconds", "When that audit ended.", ("pool",), registry=self.registry
+        )
         self.gpus = {
             field: Gauge(f"headrace_gpu_{name}", text, ("pool", "device"), registry=self.registry)
             for field, name, text in _OF_GPUS
@@ -108,6 +115,12 @@ class IngestMetrics(Collector):
         """Take how the mirrors of the pools do; a pool without one has no series."""
         self._mirrors = dict(vitals.mirrors) if vitals is not None else {}
         self._now_ms = vitals.now_ms if vitals is not None else 0
+
+    def note_audits(self, vitals: Vitals | None) -> None:
+        """Take what the last audit of each whole pool said; a pool without one has no series."""
+        for pool, (ok, at_ms) in (vitals.audits if vitals is not None else {}).items():
+            self.audit_ok.labels(pool).set(float(ok))
+            self.audit_at.labels(pool).set(at_ms / 1000)
 
     def note_set_aside(self, vitals: Vitals | None) -> None:
         """Take what the leaders have set aside in their pools."""

@@ -11,7 +11,8 @@ from contracts import ids
 from contracts.archive import Archive
 from contracts.archive.names import SegmentName
 from contracts.archive.segments import lines_of
-from contracts.audit import Scope, Verdict, verify
+from contracts.audit import Beside, Scope, Verdict, verify
+from contracts.audit.queues import QueueAudit
 from contracts.audit.verify import EVERYTHING
 from contracts.deliveries import Attempted, PlannedDelivery, Settlement
 from contracts.endpoints import anonymous_endpoint
@@ -20,6 +21,7 @@ from contracts.retention import Kept
 from contracts.store import Word, keys
 from contracts.store.jobs import Dedup, Limits
 from contracts.store.write import JobGuard, Write
+from services.archivist.audit import RetentionAudit
 from services.archivist.config import ArchivistConfig, Pace
 from tests.archivist.rig import POOL, TENANT, Pool
 
@@ -108,7 +110,8 @@ class Lived:
 
     async def verify(self, scope: Scope = EVERYTHING) -> Verdict:
         """As a new process, which remembers no segment."""
-        return await verify(self.store, Archive(self.store, self.pool.objects), POOL, scope)
+        beside: list[Beside] = [RetentionAudit(self.store, POOL), QueueAudit(self.store, POOL)]
+        return await verify(self.store, Archive(self.store, self.pool.objects), POOL, scope, beside)
 
     async def entries(self) -> list[tuple[str, dict[bytes, bytes]]]:
         """The live log."""

@@ -21,7 +21,8 @@ async def test_a_pool_that_was_left_alone_is_right(lived: Lived) -> None:
     assert (verdict.findings.kept, verdict.ok, verdict.chain_ok) == ([], True, True)
     assert [text for each in verdict.projections for text in each.sample] == []
     assert {each.name: each.rows for each in verdict.projections} == {
-        "jobs": 13, "lists": 13, "bodies": 13, "dedup": 0, "counters": 3, "deliveries": 1, "dead_letters": 0
+        "jobs": 13, "lists": 13, "bodies": 13, "dedup": 0, "counters": 3, "deliveries": 1, "dead_letters": 0,
+        "ended": 6, "queues": 1,
     }  # fmt: skip
     assert verdict.events == len(await lived.entries())
     assert verdict.archived > 20

@@ -286,6 +286,38 @@ async def a_planned_delivery_is_lost(lived: Lived) -> Place:
     return "deliveries", delivery
 
 
+async def a_delivery_that_waits_is_in_no_queue(lived: Lived) -> Place:
+    _, delivery = await lived.hooked()
+    await lived.client.zrem(keys.due_of(POOL, ids.endpoint_of(delivery)), delivery)
+    return "queues", delivery
+
+
+async def an_endpoint_with_deliveries_is_in_no_line(lived: Lived) -> Place:
+    _, delivery = await lived.hooked()
+    await lived.client.zrem(keys.due(POOL), ids.endpoint_of(delivery))
+    return "queues", delivery
+
+
+async def an_ended_job_is_in_no_list_to_be_forgotten(lived: Lived) -> Place:
+    await lived.client.zrem(keys.ended(POOL, "failed"), lived.ended[0])
+    return "ended", lived.ended[0]
+
+
+async def an_open_job_is_listed_to_be_forgotten(lived: Lived) -> Place:
+    await lived.client.zadd(keys.ended(POOL, "completed"), {lived.open[0]: 1})
+    return "ended", lived.open[0]
+
+
+async def an_ended_job_is_listed_under_both_kinds(lived: Lived) -> Place:
+    await lived.client.zadd(keys.ended(POOL, "completed"), {lived.ended[1]: 1})
+    return "ended", lived.ended[1]
+
+
+async def a_delivery_knows_of_an_attempt_too_many(lived: Lived) -> Place:
+    await lived.client.hset(keys.delivery(POOL, lived.delivery), "try", 3)
+    return "deliveries", lived.delivery
+
+
 CHAIN: list[Plant] = [
     an_entry_of_a_segment_is_edited, an_entry_is_removed_from_a_segment, two_entries_of_a_segment_change_places,
     a_segment_is_cut_short, two_segments_are_swapped,
@@ -307,6 +339,9 @@ LIVE: list[Plant] = [
     the_body_of_a_job_is_lost, the_body_of_a_job_is_edited,
     the_content_of_an_erased_job_is_still_there, a_dedup_key_is_lost,
     a_dedup_key_outlives_its_job, a_dedup_key_is_held_by_nobody, a_planned_delivery_is_lost,
+    a_delivery_that_waits_is_in_no_queue, an_endpoint_with_deliveries_is_in_no_line,
+    an_ended_job_is_in_no_list_to_be_forgotten, an_open_job_is_listed_to_be_forgotten,
+    an_ended_job_is_listed_under_both_kinds, a_delivery_knows_of_an_attempt_too_many,
 ]  # fmt: skip
 
 

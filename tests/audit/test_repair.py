@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from contracts import events as ev
+from contracts import ids
 from contracts.archive import Archive
 from contracts.audit import Beside, Repaired, Scope, repair
+from contracts.audit.queues import QueueAudit
 from contracts.audit.repair import CHAIN, LOG
 from contracts.audit.verify import EVERYTHING
+from contracts.deliveries import Ask, PlannedDelivery
 from contracts.job import JobStatus
 from contracts.store import Store, keys
 from contracts.store.replies import Reply
 from contracts.store.write import JobGuard, Write
 from contracts.usage.audit import UsageAudit
+from services.archivist.audit import RetentionAudit
 from services.notifier.replanning import Replanner
 from services.scheduler.audit import SnapshotAudit
 from services.scheduler.fold.snapshot import load
@@ -31,6 +35,9 @@ TOGETHER: list[plants.Plant] = [
     plants.an_ended_job_is_listed_as_open, plants.a_job_that_is_none_is_listed,
     plants.a_dead_letter_is_not_listed,
     plants.a_dedup_key_outlives_its_job, plants.a_dedup_key_is_held_by_nobody, plants.a_planned_delivery_is_lost,
+    plants.a_delivery_forgets_an_attempt, plants.a_delivery_that_waits_is_in_no_queue,
+    plants.an_ended_job_is_in_no_list_to_be_forgotten,
+    plants.an_open_job_is_listed_to_be_forgotten, plants.an_ended_job_is_listed_under_both_kinds,
 ]  # fmt: skip
 
 
@@ -42,7 +49,10 @@ async def mend(lived: Lived, scope: Scope = EVERYTHING) -> Repaired:
     """As a new process."""
     archive = Archive(lived.store, lived.pool.objects)
     replan = Replanner(lived.store, archive, POOL, "https://here.example")
-    beside: list[Beside] = [SnapshotAudit(lived.store, POOL), UsageAudit(lived.store, POOL)]
+    beside: list[Beside] = [
+        SnapshotAudit(lived.store, POOL), UsageAudit(lived.store, POOL), RetentionAudit(lived.store, POOL),
+        QueueAudit(lived.store, POOL),
+    ]  # fmt: skip
     return await repair(lived.store, archive, POOL, scope, beside, replan, "a test", "key_op")
 
 
@@ -88,6 +98,94 @@ async def test_what_tenants_used_is_counted_anew(lived: Lived) -> None:
     assert (sound.before.ok, rows.differing >= 2, found.after.ok) == (True, True, True)
     assert any(field.decode() in text for text in rows.sample)
     assert await lived.client.hgetall(key) == was
+
+
+async def test_a_body_is_put_back_as_the_archive_kept_it_or_named_with_the_way_out(lived: Lived) -> None:
+    """Nothing is put back that was not admitted, nor of a job that was erased meanwhile."""
+    lost, edited, newest, altered = [await lived.submitted() for _ in range(4)]
+    erased, never = await lived.submitted(), await lived.submitted()
+    ended = (lost, edited, altered, erased)
+    kept = {job_id: await lived.client.get(keys.body(POOL, job_id)) for job_id in ended}
+    await lived.client.setrange(keys.body(POOL, altered), 12, "Z")  # before it was archived
+    for job_id in ended:
+        await lived.pool.cancel(job_id)
+    await lived.seal()
+    for job_id in (lost, newest, altered, never):
+        await lived.client.delete(keys.body(POOL, job_id))
+    await lived.client.set(keys.body(POOL, edited), "another")
+    await lived.client.delete(keys.body(POOL, erased))
+    await lived.pool.cancel(newest)
+    call = lived.store.repairs.body
+
+    async def late(pool: str, job_id: str, *args: Any) -> Reply:
+        if job_id == erased:
+            await lived.client.hset(keys.job(POOL, erased), "er", "1")
+        return await call(pool, job_id, *args)
+
+    lived.store.repairs.body = late  # type: ignore[method-assign, assignment]
+    found = await mend(lived)
+
+    ways_out = dict(found.done.left)
+    bodies = {job_id: await lived.client.get(keys.body(POOL, job_id)) for job_id in ended}
+    assert bodies == {lost: kept[lost], edited: kept[edited], altered: None, erased: None}
+    assert found.done.rebuilt["bodies"] == 2
+    assert {each.row for each in await rebuilt(lived) if each.projection == "bodies"} == {lost, edited}
+    assert "is not what was admitted" in ways_out[altered]
+    assert "the archive does not have it" in ways_out[newest]
+    assert f"headrace jobs cancel {never}" in ways_out[never]
+    assert not {lost, edited} & ways_out.keys()
+
+
+async def test_of_a_delivery_nothing_is_made_up(lived: Lived) -> None:
+    """One that is lost after an attempt may have arrived, one that knows of more than the log may have been sent."""
+    _, gone = await plants.a_delivery_that_is_to_be_tried_again_is_gone(lived)
+    _, ahead = await plants.a_delivery_knows_of_an_attempt_too_many(lived)
+
+    found = await mend(lived)
+
+    assert dict(found.done.left).keys() == {gone, ahead}
+    assert all("backfill" in what for _, what in found.done.left)
+    assert await lived.client.hget(keys.delivery(POOL, ahead), "try") == b"3"
+
+
+@pytest.mark.parametrize(
+    "plant", [plants.a_delivery_that_waits_is_in_no_queue, plants.an_endpoint_with_deliveries_is_in_no_line]
+)
+async def test_a_delivery_that_was_in_no_queue_is_sent(lived: Lived, plant: plants.Plant) -> None:
+    _, delivery = await plant(lived)
+    name = ids.endpoint_of(delivery)
+
+    found = await mend(lived)
+
+    after = await lived.store.deliveries.due_endpoints(POOL, 10)
+    _, claimed = await lived.store.deliveries.claim(POOL, [Ask(name, 5, 5)], 1_000)
+    assert name in [each for each, _ in after.endpoints]
+    assert ([each.id for each in claimed], found.done.left) == ([delivery], [])
+
+
+@pytest.mark.parametrize("lost", ["chain", "first"])
+async def test_deliveries_in_strict_order_go_on(lived: Lived, lost: str) -> None:
+    """The order of a job that is lost is made again; the first of it is due, and the next one after it."""
+    job_id, name = lived.open[0], "anon000000000009"
+    names = [ids.delivery_id(job_id, number, name, 0) for number in (1, 2)]
+    planned = [
+        PlannedDelivery(names[number - 1], {"body": "{}"}, name, TENANT, job_id, number, strict=True)
+        for number in (1, 2)
+    ]
+    await lived.store.deliveries.plan(POOL, "", planned, [])
+    if lost == "chain":
+        await lived.client.delete(keys.chain(POOL, name, job_id))
+    else:
+        await lived.client.zrem(keys.chain(POOL, name, job_id), names[0])
+        await lived.client.delete(keys.delivery(POOL, names[0]))
+    before = await lived.verify()
+
+    found = await mend(lived)
+
+    assert (before.ok, found.after.ok) == (False, True)
+    _, claimed = await lived.store.deliveries.claim(POOL, [Ask(name, 5, 5)], 1_000)
+    first = names[0] if lost == "chain" else names[1]
+    assert first in [each.id for each in claimed]
 
 
 async def test_one_job_alone_is_repaired(lived: Lived) -> None:

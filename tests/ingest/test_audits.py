@@ -12,6 +12,7 @@ from contracts.store import keys
 from services.ingest.audits.views import audit_view
 from services.ingest.audits.worker import AuditWorker, ended_audit
 from tests.ingest.api import ADMIN_KEY, Answer, Api
+from tests.scheduler.rig import Worker, candidate
 
 AUDIT = "/v1/audit/verify"
 
@@ -61,6 +62,52 @@ async def test_an_audit_names_what_differs_and_a_repair_makes_it_anew(api: Api, 
     told = await api.admin("GET", "/admin/v1/events?type=audit.*,projection.*")
     assert [each["type"] for each in told.body["data"]].count("projection.rebuilt") == 1
     assert "a foreign hand" in str(told.body)
+
+
+@pytest.mark.parametrize("is_damaged", [False, True], ids=["lost", "lost and damaged"])
+async def test_after_a_job_was_set_aside_readiness_turns_green(
+    api: Api, auditor: str, store_url: str, is_damaged: bool
+) -> None:
+    """By the repair alone; where the job's own events are damaged, too, by the one command that the repair names."""
+    job_id, store = await api.job(), api.store
+    client: Any = store.client
+    if is_damaged:
+        last = await client.hget(keys.job("default", job_id), "p")
+        entry = {"t": "job.metadata_changed", "j": job_id, "n": 2, "f": 0, "p": last, "d": "{not"}
+        await client.xadd(keys.log("default"), entry)
+    await client.delete(keys.job("default", job_id))
+    async with candidate(store_url), (await Worker(store, models=("draw",)).register()).beating() as worker:
+        await ready(api, 503)
+        why = (await api.get("/readyz", key="")).body["reason"]
+        asked = await api.admin("POST", "/v1/audit/repair", json={"reason": "a hash is lost"})
+        found = (await ended(api, asked, ADMIN_KEY))["pools"]
+        left = [each["what"] for pool in found for each in pool["repair"]["left"] if each["row"] == job_id]
+        if is_damaged:
+            assert f"`headrace jobs cancel {job_id}`" in left[0]
+            assert (await api.call("POST", f"/v1/jobs/{job_id}/cancel")).status in (200, 202)
+        else:
+            assert (left, await worker.run_next()) == ([], job_id)
+        await ready(api, 200)
+
+    assert why.startswith("scheduler_mismatch")
+    text = (await api.get("/metrics")).raw.decode()
+    assert f'headrace_audit_verify_ok{{pool="default"}} {float(not is_damaged)}' in text
+    assert 'headrace_audit_verify_timestamp_seconds{pool="default"} 1' in text
+    assert 'headrace_audit_verify_ok{pool="large"} 1.0' in text
+
+
+async def test_of_a_pool_that_was_never_audited_as_a_whole_nothing_is_told(api: Api, auditor: str) -> None:
+    await ended(api, await api.call("POST", AUDIT, key=auditor, json={"jobId": await api.job()}), auditor)
+    await api.service.context.readiness.run_once(api.service._probe)
+
+    assert "headrace_audit_verify_ok{" not in (await api.get("/metrics")).raw.decode()
+
+
+async def ready(api: Api, status: int) -> None:
+    """Wait for it, in turns as the service takes them, but faster."""
+    async with asyncio.timeout(60):
+        while (await api.get("/readyz", key="")).status != status:
+            await api.service.context.readiness.run_once(api.service._probe)
 
 
 async def test_a_tenant_audits_its_own_jobs_and_repairs_nothing(api: Api, auditor: str) -> None:

@@ -70,6 +70,7 @@ class InfoHandlers:
         metrics.log_writable.set(float(self._context.readiness.verdict[0]))
         metrics.note_set_aside(self._context.readiness.vitals)
         metrics.note_archives(self._context.readiness.vitals)
+        metrics.note_audits(self._context.readiness.vitals)
         metrics.note_mirrors(self._context.readiness.vitals)
         metrics.note_gpus(await self._devices())
         metrics.note_deliveries(await self._deliveries())
