@@ -2,7 +2,8 @@
 
 import asyncio
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +12,7 @@ from contracts.asked_audit import AskedAudit
 from contracts.store import keys
 from services.ingest.audits.views import audit_view
 from services.ingest.audits.worker import AuditWorker, ended_audit
+from services.ingest.context import Context
 from tests.ingest.api import ADMIN_KEY, Answer, Api
 from tests.scheduler.rig import Worker, candidate
 
@@ -182,3 +184,19 @@ def test_an_audit_that_could_not_run_says_why() -> None:
 
     assert (wrong.error, wrong.done_ms, killed.error) == ("there is no pool x", 5, "it ended with -9")
     assert (shown["status"], shown["ok"], shown["pools"]) == ("failed", None, [])
+
+
+async def test_what_nobody_expected_of_one_audit_ends_no_worker() -> None:
+    stop, looked = asyncio.Event(), list[int]()
+
+    class Surprised(AuditWorker):
+        async def _next(self, stop: asyncio.Event) -> None:
+            looked.append(len(looked))
+            if len(looked) == 1:
+                raise ValueError("nobody expected this")
+            stop.set()
+
+    async with asyncio.timeout(10):
+        await Surprised(cast(Context, SimpleNamespace(now_ms=lambda: 1))).run(stop)
+
+    assert looked == [0, 1]

@@ -53,6 +53,9 @@ class AuditWorker:
             except (Unavailable, Corrupt, OSError) as error:
                 failures += 1
                 log.warning("audit_not_worked_on", reason=str(error), failures_count=failures)
+            except Exception:  # whatever is wrong with one audit, others are waited for
+                failures += 1
+                log.exception("audit_failed")
             await (pause(failures, stop, 0.5) if failures else wait(stop, LOOK_EVERY_S))
 
     async def _next(self, stop: asyncio.Event) -> None:
