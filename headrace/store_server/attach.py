@@ -158,7 +158,8 @@ def _start_unless_started(home: Home, hold: _Hold, server: str | None, fsync: st
 
 
 def _spawn_supervisor(home: Home, binary: str, fsync: str, server_lock_fd: int) -> "subprocess.Popen[bytes]":
-    arguments = [str(home.directory), str(home.socket), binary, fsync, str(server_lock_fd)]
+    socket = home.socket.name if home.socket.parent == home.directory else str(home.socket)
+    arguments = [str(home.directory), socket, binary, fsync, str(server_lock_fd)]
     with home.open_log() as log:
         return subprocess.Popen(
             [sys.executable, "-S", "-I", supervisor.__file__, *arguments],

@@ -36,7 +36,9 @@ def socket_url(path: Path) -> str:
 
 
 def _digest(home: Path) -> str:
-    return hashlib.sha256(os.fsencode(home)).hexdigest()[:16]
+    # With its inode: a directory that was renamed and one made where it was are two, and so are their servers.
+    name = os.fsencode(home) + (b"%d" % home.stat().st_ino if home.exists() else b"")
+    return hashlib.sha256(name).hexdigest()[:16]
 
 
 def _private(directory: Path) -> Path:

@@ -49,10 +49,13 @@ def main(argv: list[str]) -> int:
     """Run until the last user is gone, a signal asks for the end, or the server keeps dying."""
     launch = Launch(argv[0], argv[1], argv[2], argv[3], int(argv[4]))
     os.umask(0o077)
-    lock = os.open(f"{launch.home}/supervisor.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    # All names below are relative: the directory may be renamed under us, and another be made where it was, with a
+    # socket of the same name that must not be taken away when our server ends.
+    os.chdir(launch.home)
+    lock = os.open("supervisor.lock", os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)  # users only ever hold it for the moment of a look
-    users = os.open(f"{launch.home}/users.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    _sweep(Path(launch.home))
+    users = os.open("users.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    _sweep(Path())
     wake = Wake()
     quick_deaths = 0
     while not wake.stop_asked:
@@ -81,7 +84,7 @@ def command(launch: Launch) -> list[str]:
         "--port": "0",
         "--unixsocket": launch.socket,
         "--unixsocketperm": "700",
-        "--dir": launch.home,
+        "--dir": ".",
         "--save": "",
         "--appendonly": "yes",
         "--appendfsync": launch.fsync,

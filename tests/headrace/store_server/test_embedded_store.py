@@ -118,7 +118,9 @@ def test_a_server_without_a_supervisor_is_replaced_by_a_supervised_one(data_dir:
     lock_fd = locks.take_exclusive(home.server_lock)
     assert lock_fd is not None
     launch = supervisor.Launch(str(home.directory), str(home.socket), valkey, "everysec", lock_fd)
-    orphan = subprocess.Popen(supervisor.command(launch), pass_fds=[lock_fd], stdout=subprocess.DEVNULL)
+    orphan = subprocess.Popen(
+        supervisor.command(launch), pass_fds=[lock_fd], stdout=subprocess.DEVNULL, cwd=home.directory
+    )
     os.close(lock_fd)
 
     store = ensure(data_dir, server=valkey, timeout_s=60)
@@ -222,6 +224,8 @@ def test_a_directory_that_was_removed_and_made_anew_gets_its_own_store(data_dir:
 
     assert second.pid != first.pid
     wait_gone(first.pid)
+    with Redis.from_url(second.url) as client:  # its socket has the name that the first one's had
+        assert client.ping()
 
 
 def _answers(client: "Redis") -> bool:
