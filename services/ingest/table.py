@@ -97,7 +97,7 @@ def job_routes(lists: JobListHandler, jobs: JobHandlers, logs: LogHandler) -> tu
             reply=schemas.JobPage, problems=("bad_parameter", "bad_cursor"), parameters=(*_JOB_FILTERS, *_PAGED),
         ),
         Route(
-            "GET", _JOB, jobs.get, "Show a job, now or after one of its events.", "jobs:read",
+            "GET", _JOB, jobs.get_job, "Show a job, now or after one of its events.", "jobs:read",
             reply=schemas.Job, problems=(*_ONE_JOB, "data_erased"),
             replies=((200, "The job."), (304, "It has not changed.")),
             parameters=(
@@ -198,7 +198,8 @@ def artifact_routes(artifacts: ArtifactHandler) -> tuple[Route, ...]:
     """Return the routes of files; the handler checks key or signature itself."""
     return (
         Route(
-            "GET", "/v1/artifacts/{id}", artifacts.get, "Show what is known of a stored file.", "jobs:read",
+            "GET", "/v1/artifacts/{id}", artifacts.get_artifact,
+            "Show what is known of a stored file.", "jobs:read",
             reply=ArtifactSummary, problems=("artifact_not_found", "data_erased", "bad_parameter", "files_unavailable"),
         ),
         Route(
@@ -225,7 +226,8 @@ def upload_routes(uploads: UploadHandlers) -> tuple[Route, ...]:
     upload = "/v1/uploads/{id}"
     return (
         Route(
-            "POST", "/v1/uploads", uploads.create, "Announce a file to send; says where to PUT it.", "jobs:write",
+            "POST", "/v1/uploads", uploads.create_upload,
+            "Announce a file to send; says where to PUT it.", "jobs:write",
             body=UploadCreate, reply=schemas.UploadTicket, replies=((201, "Where to send it."),),
             problems=("bad_parameter", "files_unavailable", "quota_exceeded"),
         ),

@@ -1,6 +1,9 @@
 """What anybody may read without a key: true of what is served, and harmless to whom reads it in a browser."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import jsonschema_rs
 
@@ -72,3 +75,29 @@ async def test_the_page_reads_the_document_in_the_version_it_knows(api: Api) -> 
     assert set(document["paths"]) == set((await api.get("/openapi.json")).body["paths"])
     assert document["components"]["schemas"]["Job"]["properties"]["phase"]["nullable"] is True
     assert '{"type":"null"}' not in (await api.get("/docs/openapi.json", key="")).raw.decode()
+    assert not set(_words_of_schemas(document)) & {"const", "examples", "patternProperties", "propertyNames"}
+    assert _properties(document) == _properties((await api.get("/openapi.json")).body)
+
+
+async def test_no_two_operations_have_the_same_id(api: Api) -> None:
+    """Generators of clients make a function of each."""
+    paths = (await api.get("/openapi.json")).body["paths"]
+    ids = [operation["operationId"] for path in paths.values() for operation in path.values()]
+
+    assert {each for each, often in Counter(ids).items() if often > 1} == set()
+
+
+def _words_of_schemas(node: Any) -> Iterator[str]:
+    """The words that stand in an object of the document, without the names that are ours."""
+    if isinstance(node, list):
+        for each in node:
+            yield from _words_of_schemas(each)
+    elif isinstance(node, dict):
+        for word, value in node.items():
+            yield word
+            ours = isinstance(value, dict) and word in ("properties", "paths", "schemas")
+            yield from _words_of_schemas([*value.values()] if ours else value)
+
+
+def _properties(document: Any) -> dict[str, set[str]]:
+    return {name: set(schema.get("properties", ())) for name, schema in document["components"]["schemas"].items()}

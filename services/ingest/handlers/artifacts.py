@@ -39,7 +39,7 @@ class ArtifactHandler:
         self._context = context
         self._authenticate = authenticate
 
-    async def get(self, request: web.Request, caller: Caller) -> web.Response:
+    async def get_artifact(self, request: web.Request, caller: Caller) -> web.Response:
         """Show what is known of the file."""
         check_query(request, frozenset())
         found = await self._need(request.match_info["id"], caller.tenant_id)

@@ -4,6 +4,7 @@ Promises: the page loads nothing from anywhere else, and may run nothing that is
 """
 
 import hashlib
+from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
@@ -33,6 +34,14 @@ _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+
+# Words of 3.1 that 3.0 does not have, and what it says instead.
+_OLDER: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "const": lambda value: {"enum": [value]},
+    "examples": lambda values: {"example": values[0]},
+    "patternProperties": lambda by_pattern: {"additionalProperties": next(iter(by_pattern.values()))},
+    "propertyNames": lambda _: {},
+}
 
 
 class DocumentHandlers:
@@ -82,12 +91,18 @@ class DocumentHandlers:
 
 
 def for_older_readers(document: Any) -> Any:
-    """Return an OpenAPI 3.1 document as the page reads it, which knows 3.0: "or null" is a mark there, not a type."""
+    """Return an OpenAPI 3.1 document as the page reads it, which knows 3.0: what 3.0 has no word for is said its way.
+
+    "Or null" is a mark there, not a type; what keys must look like is left out.
+    """
     if isinstance(document, list):
         return [for_older_readers(each) for each in document]
     if not isinstance(document, dict):
         return document
-    shown = {name: for_older_readers(value) for name, value in document.items()}
+    shown: dict[str, Any] = {}
+    for name, value in document.items():
+        shown |= _OLDER[name](value) if name in _OLDER else {name: value}
+    shown = {name: for_older_readers(value) for name, value in shown.items()}
     if "openapi" in shown and "paths" in shown:
         shown["openapi"] = "3.0.3"
     options = shown.get("anyOf")

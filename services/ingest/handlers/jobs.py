@@ -32,7 +32,7 @@ class JobHandlers:
         self._context = context
         self._reader = reader
 
-    async def get(self, request: web.Request, caller: Caller) -> web.Response:
+    async def get_job(self, request: web.Request, caller: Caller) -> web.Response:
         """Show the job as it is, or as it was after event `?sequence=` or `?at=` an instant; 304 if unchanged."""
         check_query(request, frozenset({"sequence", "at"}))
         shown = await self._reader.need(caller, request.match_info["id"])

@@ -58,7 +58,7 @@ class UploadHandlers:
         keep_ms = round(settings.retention.artifacts_s * 1000)
         self._uploads = Uploads(context.shelf, UploadRules(settings.inputs.picture_pixels, keep_ms, self._folder))
 
-    async def create(self, request: web.Request, caller: Caller) -> web.Response:
+    async def create_upload(self, request: web.Request, caller: Caller) -> web.Response:
         """Announce a file; 201 with where to PUT it."""
         check_query(request, _NOTHING)
         with self._context.room.share() as share:

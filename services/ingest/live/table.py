@@ -49,7 +49,8 @@ def stream_routes(
             problems=("quota_exceeded", "origin_not_allowed"),
         ),
         Route(
-            "POST", "/v1/stream-tokens", tokens.create, "Make a token with which a page may follow jobs.", "jobs:read",
+            "POST", "/v1/stream-tokens", tokens.create_token,
+            "Make a token with which a page may follow jobs.", "jobs:read",
             body=StreamTokenCreate, reply=schemas.StreamToken, replies=((201, "It works until it expires."),),
             problems=("job_not_found",),
         ),

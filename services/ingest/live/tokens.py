@@ -75,7 +75,7 @@ class TokenHandler:
     def __init__(self, context: Context, reader: JobReader) -> None:
         self._context, self._reader = context, reader
 
-    async def create(self, request: web.Request, caller: Caller) -> web.Response:
+    async def create_token(self, request: web.Request, caller: Caller) -> web.Response:
         """Make a token for jobs of the caller, or of one of its users, or for all it may see."""
         context = self._context
         wanted = await read_as(context, request, StreamTokenCreate)
