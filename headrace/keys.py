@@ -1,12 +1,19 @@
-"""`headrace key`: create, list and revoke API keys. Needs the admin key."""
+"""`headrace key`: create, list and revoke API keys, with the admin key; `init` makes the first ones."""
 
+import asyncio
+import os
 from typing import Annotated
 
 import typer
 
+from contracts.errors import ConfigError, HeadraceError
+from contracts.settings import load_settings
 from headrace.client import JsonObject
-from headrace.command import ADMIN, KeyFile, Limit, Output, Reason, Url, call, path_segment
+from headrace.command import ADMIN, KeyFile, Limit, Output, Reason, Url, call, exit_for_error, path_segment
+from headrace.exits import Exit
 from headrace.output import Format, note, show_list, show_one
+from headrace.stack.bootstrap import TENANT, open_keys
+from headrace.stack.plan import public_url
 
 app = typer.Typer(no_args_is_help=True, help="API keys of a tenant.")
 
@@ -62,3 +69,23 @@ def revoke(
     because = [("reason", reason)] if reason else []
     call(lambda client: client.delete(path, because), url, key_file, output, ADMIN)
     show_one({"id": key_id, "revoked": True}, output)
+
+
+@app.command()
+def init() -> None:
+    """Make the first keys of a store that `headrace up` never served, as it does; they go into keys.json."""
+    try:
+        settings = load_settings(os.environ)
+        if not settings.redis.url:
+            raise ConfigError(["HEADRACE_REDIS__URL: which store? `headrace up` makes the keys of its own"])
+        home = settings.data_dir.expanduser()
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        url = settings.public_url or public_url(settings.ingest.host, settings.ingest.port)
+        asyncio.run(open_keys(home / "keys.json", settings.redis.url, url))
+    except HeadraceError as fault:
+        note(f"error: {fault}")
+        raise typer.Exit(exit_for_error(fault)) from None
+    except OSError as fault:
+        note(f"error: {fault.filename} cannot be written: {fault.strerror}")
+        raise typer.Exit(Exit.USAGE) from None
+    show_one({"file": str(home / "keys.json"), "tenantId": TENANT, "url": url}, Format.TABLE)

@@ -5,19 +5,38 @@ under its old text; whoever wants new keys removes keys.json.
 """
 
 import hashlib
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from contracts import events as ev
 from contracts.endpoints import tenant_secret
 from contracts.store import Store
 from contracts.tenant import Configuration
-from headrace.stack.keys_file import LocalKeys, key_id
+from headrace.stack.keys_file import LocalKeys, key_id, mint_keys, read_keys, write_keys
 
 TENANT = "t_default"
 ADMIN_SCOPES = ("admin", "audit:read")
 JOB_SCOPES = ("jobs:read", "jobs:write", "models:read", "webhooks:read", "webhooks:write", "events:read")
 _BY = "headrace up"
 _REASON = "made for a local stack"
+
+
+async def open_keys(path: Path, store_url: str, url: str) -> LocalKeys:
+    """The keys of keys.json, which are made if there are none, and are known to the store afterwards.
+
+    Args:
+        url: address of the server, for the file: the command line finds both there.
+
+    Raises:
+        StoreUnavailable: the store does not answer.
+        ConfigError: the file cannot be used, or the store holds a newer layout.
+    """
+    keys = read_keys(path) or mint_keys()
+    write_keys(path, keys, url)  # before the store knows them: a key nobody has would be worse
+    keys = replace(keys, webhook_secret=await introduce(store_url, keys))
+    write_keys(path, keys, url)
+    return keys
 
 
 async def introduce(store_url: str, keys: LocalKeys) -> str:

@@ -22,7 +22,7 @@ from headrace.stack import bootstrap, plan
 from headrace.stack.child import Child, ServiceSpec
 from headrace.stack.claim import claim
 from headrace.stack.keeper_link import KeeperLink
-from headrace.stack.keys_file import LocalKeys, mint_keys, read_keys, write_keys
+from headrace.stack.keys_file import LocalKeys
 from headrace.stack.logs import StackLog
 from headrace.stack.plan import SERVICES, Wishes
 from headrace.stack.port import reserve
@@ -85,7 +85,7 @@ class Stack:
         self._opened.callback(port.close)
         self.url = plan.public_url(self._wishes.host, port.number)
         await self._open_store()
-        await self._open_keys(data_dir / "keys.json")
+        self.keys = await bootstrap.open_keys(data_dir / "keys.json", self.store_url, self.url)
         self._start_services(port.number, claimed.services_fd)
         async with Client(self.url, self.keys.admin_key) as client:
             await wait_ready(client, self._children, READY_LIMIT_S)
@@ -139,13 +139,6 @@ class Stack:
                 if loop.time() > deadline_s:
                     raise
                 self._log.say(f"waiting for the store: {fault}")
-
-    async def _open_keys(self, path: Path) -> None:
-        keys = read_keys(path) or mint_keys()
-        write_keys(path, keys, self.url)  # before the store knows them: a key nobody has would be worse
-        secret = await bootstrap.introduce(self.store_url, keys)
-        self.keys = LocalKeys(keys.api_key, keys.admin_key, secret)
-        write_keys(path, self.keys, self.url)
 
     def _start_services(self, port: int, services_fd: int) -> None:
         environment = plan.service_environment(self._environ, self._wishes, port, self.store_url, self.url, _root())

@@ -1,10 +1,13 @@
 """What a stack prepares before it starts anything: keys, port, environment."""
 
+import asyncio
+import json
 import socket
 import stat
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from contracts import events as ev
 from contracts.endpoints import Private, tenant_secret
@@ -12,8 +15,9 @@ from contracts.errors import ConfigError
 from contracts.settings import load_settings
 from contracts.store import Store
 from contracts.tenant import Configuration
+from headrace.cli import app
 from headrace.stack import bootstrap
-from headrace.stack.keys_file import mint_keys, read_keys, write_keys
+from headrace.stack.keys_file import key_id, mint_keys, read_keys, write_keys
 from headrace.stack.plan import Wishes, service_environment, service_specs
 from headrace.stack.port import PortTaken, reserve
 
@@ -56,6 +60,27 @@ def test_keys_never_show_in_a_repr() -> None:
 
     assert keys.api_key not in repr(keys)
     assert keys.api_key not in str([keys])
+
+
+def test_key_init_makes_the_keys_of_a_store_that_up_never_served(store_url: str, tmp_path: Path) -> None:
+    """An ingest alone on an imported log, or services on several hosts, have no `headrace up` to make them."""
+    environ = {"HEADRACE_REDIS__URL": store_url, "HEADRACE_DATA_DIR": str(tmp_path / "home")}
+    done = CliRunner().invoke(app, ["key", "init"], env=environ | {"HEADRACE_INGEST__PORT": "4712"})
+
+    assert done.exit_code == 0, done.output
+    made = json.loads((tmp_path / "home" / "keys.json").read_text())
+    assert made["url"] == "http://127.0.0.1:4712"
+    assert set(asyncio.run(_known(store_url))) == {key_id(made["apiKey"]), key_id(made["adminKey"])}
+    assert made["adminKey"] not in done.output
+    assert CliRunner().invoke(app, ["key", "init"], env=environ | {"HEADRACE_REDIS__URL": ""}).exit_code == 2
+
+
+async def _known(store_url: str) -> list[str]:
+    store = Store(store_url)
+    try:
+        return [*(await store.directory.refresh()).keys]
+    finally:
+        await store.aclose()
 
 
 async def test_the_tenant_and_its_keys_are_introduced_once(store: Store) -> None:
