@@ -4,7 +4,9 @@ import importlib.util
 import signal
 import subprocess
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import redis
 
@@ -61,3 +63,17 @@ class Server:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
             self.process.wait(20)
+
+
+async def slow_each_time(client: Any, ask: Callable[[], Awaitable[object]], *, limit_us: int = 50_000) -> set[bytes]:
+    """Return the kinds of command that take too long whenever `ask` runs; on a busy machine any does so once."""
+    await client.config_set("slowlog-log-slower-than", limit_us)
+    slow: set[bytes] | None = None
+    for _ in range(4):
+        await client.slowlog_reset()
+        await ask()
+        kinds = {b" ".join(entry["command"].split()[:2]) for entry in await client.slowlog_get()}
+        slow = kinds if slow is None else slow & kinds
+        if not slow:
+            break
+    return slow or set()

@@ -14,6 +14,7 @@ from services.archivist.config import Pace
 from services.archivist.forgetting import LOOK_AGAIN_MS, forgettable, postponed
 from tests.archivist.rig import AT_ONCE, POOL, TENANT, Pool
 from tests.scheduler.rig import eventually
+from tests.servers import slow_each_time
 
 SECONDS = replace(AT_ONCE, pace=Pace(0, 1_000, 0), known_for_s=1)
 
@@ -120,24 +121,15 @@ async def test_an_entry_that_is_gone_while_it_is_pending_holds_up_nothing(pool: 
 async def test_the_sweep_of_many_holds_up_no_command(pool: Pool) -> None:
     """Field case 87: no command of sealing, trimming and forgetting takes 50 ms, and no script is cached."""
     client = pool.store.client
-    await client.config_set("slowlog-log-slower-than", 50_000)
-    slow = await slow_kinds(pool)
-    for _ in range(3):  # what takes so long by itself does so each time; on a busy machine anything does, once
-        if slow:
-            slow &= await slow_kinds(pool)
-    assert slow == frozenset()
+
+    async def many() -> None:
+        for _ in range(1_000):
+            await pool.cancel(await pool.job())
+        await sweep(pool)
+        assert await client.zcard(keys.ended(POOL, "failed")) == 0
+
+    assert await slow_each_time(client, many) == set()
     assert (await client.info("memory"))["number_of_cached_scripts"] == 0
-
-
-async def slow_kinds(pool: Pool) -> frozenset[bytes]:
-    """Sweep a thousand ended jobs away; return which kinds of command took too long meanwhile."""
-    client = pool.store.client
-    await client.slowlog_reset()
-    for _ in range(1_000):
-        await pool.cancel(await pool.job())
-    await sweep(pool)
-    assert await client.zcard(keys.ended(POOL, "failed")) == 0
-    return frozenset(b" ".join(entry["command"].split()[:2]) for entry in await client.slowlog_get())
 
 
 async def test_jobs_of_a_far_future_vanish_when_they_are_cancelled(pool: Pool) -> None:
