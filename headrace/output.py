@@ -42,7 +42,7 @@ def show_list(page: JsonObject, columns: Sequence[str], form: Format) -> None:
     else:
         table = Table(box=None, header_style="bold", pad_edge=False)
         for name in columns:
-            table.add_column(name, no_wrap=True)
+            table.add_column(name, no_wrap=name != columns[-1])  # what is too wide is broken there; ids never are cut
         for item in page["data"]:
             table.add_row(*(Text(_text(item.get(name))) for name in columns))
         answers().print(table)

@@ -161,7 +161,8 @@ def _act(
     operation = call(action, url, key_file, output, ADMIN)
     show_one(operation, output, _COUNTED if dry_run else _DONE)
     if operation["failed"]:
-        note(f"error: {operation['failed']} are left as they were: {operation['failures'][:3]}")
+        some = ", ".join(f"{each['id']} ({each['code']})" for each in operation["failures"][:3])
+        note(f"error: {operation['failed']} are left as they were: {some}")
         raise typer.Exit(Exit.FAILED_CHECK)
 
 
