@@ -5,13 +5,9 @@ from services.ingest.handlers.consumers import ConsumerHandlers
 from services.ingest.handlers.dead_letters import DeadLetterHandlers
 from services.ingest.handlers.event_import import ImportHandler
 from services.ingest.handlers.retention import RetentionHandlers
-from services.ingest.routes import Parameter, Route
+from services.ingest.routes import PAGED, Parameter, Route
 from services.ingest.views import operator_schemas as about
 
-_PAGED = (
-    Parameter("limit", "Most items of one page.", kind="integer"),
-    Parameter("cursor", "`nextCursor` of the page before, with the same filters."),
-)
 _LETTERS = (
     Parameter("pool", "Only of this pool."),
     Parameter("tenantId", "Only of this tenant."),
@@ -30,13 +26,13 @@ def dead_letter_routes(letters: DeadLetterHandlers) -> tuple[Route, ...]:
     wrong = ("idempotency_mismatch", "missing_idempotency_key", "quota_exceeded", "bad_cursor")
     return (
         Route("GET", dlq, letters.list_letters, "List jobs that failed for good.", "admin",
-              reply=about.DeadLetterPage, problems=("bad_cursor", "bad_parameter"), parameters=(*_LETTERS, *_PAGED)),
+              reply=about.DeadLetterPage, problems=("bad_cursor", "bad_parameter"), parameters=(*_LETTERS, *PAGED)),
         Route("POST", dlq + "/redrive", letters.redrive, "Take dead letters back to work.", "admin",
               body=DeadLettersAct, replies=asked, reply=about.LetterOperation, problems=wrong, parameters=_KEY),
         Route("POST", dlq + "/discard", letters.discard, "Take dead letters off the list.", "admin",
               body=DeadLettersAct, replies=asked, reply=about.LetterOperation, problems=wrong, parameters=_KEY),
         Route("GET", operations, letters.list_operations, "List redrives and discards.", "admin",
-              reply=about.LetterOperationPage, problems=("bad_cursor", "bad_parameter"), parameters=_PAGED),
+              reply=about.LetterOperationPage, problems=("bad_cursor", "bad_parameter"), parameters=PAGED),
         Route("GET", operations + "/{id}", letters.get_operation, "Show a redrive or discard.", "admin",
               reply=about.LetterOperation, problems=("operation_not_found", "bad_parameter")),
         Route("POST", operations + "/{id}/stop", letters.stop_operation, "Go on with one no further.", "admin",
@@ -52,7 +48,7 @@ def consumer_routes(consumers: ConsumerHandlers) -> tuple[Route, ...]:
     return (
         Route("GET", consumer, consumers.list_consumers, "List who reads the logs, and how far each is.", "admin",
               reply=about.ConsumerPage, problems=("pool_not_found", "bad_cursor", "bad_parameter"),
-              parameters=(of_pool, *_PAGED)),
+              parameters=(of_pool, *PAGED)),
         Route("DELETE", consumer + "/{pool}/{group}", consumers.drop, "Drop a group that nobody reads any more.",
               "admin", replies=((204, "It is gone, and holds up the trimming of the log no more."),),
               problems=("consumer_not_found", "consumer_in_use", "bad_parameter"),

@@ -46,3 +46,10 @@ class Route:
     needs_body: bool = True  # where there is one; else leaving it out means the one without fields
     authenticate: Authenticate | None = None  # another way to say who is calling than the key of all routes
     takes_file: bool = False  # its body is bytes, of a size that its handler knows
+
+
+PAGED = (
+    Parameter("limit", "Most items of one page.", kind="integer"),
+    Parameter("cursor", "`nextCursor` of the page before, with the same filters."),
+)
+IF_NONE_MATCH = Parameter("If-None-Match", "The ETag that is known already.", "header")

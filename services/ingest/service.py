@@ -43,6 +43,8 @@ from services.ingest.event_table import (
 )
 from services.ingest.events.actions import ActionReader
 from services.ingest.events.finding import EventReader
+from services.ingest.file_table import artifact_routes, upload_routes
+from services.ingest.fleet_table import scheduling_routes, worker_routes
 from services.ingest.handlers.actions import ActionHandler
 from services.ingest.handlers.admin import AdminHandlers
 from services.ingest.handlers.admin_webhooks import AdminWebhookHandlers
@@ -97,17 +99,13 @@ from services.ingest.replays.running import Runs
 from services.ingest.routes import Route
 from services.ingest.table import (
     admin_routes,
-    artifact_routes,
     change_routes,
     erase_routes,
     explain_routes,
     info_routes,
     job_routes,
-    scheduling_routes,
     submit_routes,
-    upload_routes,
     usage_routes,
-    worker_routes,
 )
 from services.ingest.views.openapi import openapi
 from services.ingest.watch import JobWatch

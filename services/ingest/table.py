@@ -2,17 +2,12 @@
 
 from contracts.admin_api import (
     AdminJobsErase,
-    Because,
     KeyCreate,
-    PolicyPatch,
     TenantCreate,
     TenantPatch,
-    WorkerDrain,
-    WorkerModel,
 )
-from contracts.api import ArtifactSummary, GenerationJobData, JobBatch, JobPatch, JobsCancel, JobsErase, UploadCreate
+from contracts.api import GenerationJobData, JobBatch, JobPatch, JobsCancel, JobsErase
 from services.ingest.handlers.admin import AdminHandlers
-from services.ingest.handlers.artifacts import ArtifactHandler
 from services.ingest.handlers.batch import BatchHandler
 from services.ingest.handlers.cancel import Canceller
 from services.ingest.handlers.cancel_many import CancelManyHandler
@@ -24,21 +19,12 @@ from services.ingest.handlers.job_list import JobListHandler
 from services.ingest.handlers.jobs import JobHandlers
 from services.ingest.handlers.limits import LimitsHandler
 from services.ingest.handlers.logs import LogHandler
-from services.ingest.handlers.pauses import PauseHandlers
-from services.ingest.handlers.pools import PoolHandlers
 from services.ingest.handlers.submit import SubmitHandler
-from services.ingest.handlers.uploads import UploadHandlers
 from services.ingest.handlers.usage import UsageHandler
-from services.ingest.handlers.worker_commands import WorkerCommandHandlers
-from services.ingest.handlers.workers import WorkerHandlers
-from services.ingest.routes import Parameter, Route
+from services.ingest.routes import IF_NONE_MATCH, PAGED, Parameter, Route
 from services.ingest.views import erasure_schemas, schemas
 from services.ingest.views import service_schemas as about
 
-_LIMIT = Parameter("limit", "Most items of one page.", kind="integer")
-_CURSOR = Parameter("cursor", "`nextCursor` of the page before, with the same filters.")
-_PAGED = (_LIMIT, _CURSOR)
-_IF_NONE_MATCH = Parameter("If-None-Match", "The ETag that is known already.", "header")
 _JOB_FILTERS = (
     Parameter("status", "Repeatable.", repeats=True),
     Parameter("model", "`name` or `name@version`."),
@@ -94,7 +80,7 @@ def job_routes(lists: JobListHandler, jobs: JobHandlers, logs: LogHandler) -> tu
     return (
         Route(
             "GET", "/v1/jobs", lists.list_jobs, "List jobs, newest first.", "jobs:read",
-            reply=schemas.JobPage, problems=("bad_parameter", "bad_cursor"), parameters=(*_JOB_FILTERS, *_PAGED),
+            reply=schemas.JobPage, problems=("bad_parameter", "bad_cursor"), parameters=(*_JOB_FILTERS, *PAGED),
         ),
         Route(
             "GET", _JOB, jobs.get_job, "Show a job, now or after one of its events.", "jobs:read",
@@ -103,12 +89,12 @@ def job_routes(lists: JobListHandler, jobs: JobHandlers, logs: LogHandler) -> tu
             parameters=(
                 Parameter("sequence", "Show it as it was after this event.", kind="integer"),
                 Parameter("at", "Show it as it was at this time or position, which is included."),
-                _IF_NONE_MATCH,
+                IF_NONE_MATCH,
             ),
         ),
         Route(
             "GET", _JOB + "/events", jobs.events, "List a job's events in order.", "events:read",
-            reply=schemas.EventPage, problems=(*_ONE_JOB, "bad_cursor", "data_erased"), parameters=_PAGED,
+            reply=schemas.EventPage, problems=(*_ONE_JOB, "bad_cursor", "data_erased"), parameters=PAGED,
         ),
         Route(
             "GET", _JOB + "/result", jobs.result, "Show a job's result.", "jobs:read",
@@ -194,60 +180,6 @@ def explain_routes(explain: ExplainHandlers) -> tuple[Route, ...]:
     )  # fmt: skip
 
 
-def artifact_routes(artifacts: ArtifactHandler) -> tuple[Route, ...]:
-    """Return the routes of files; the handler checks key or signature itself."""
-    return (
-        Route(
-            "GET", "/v1/artifacts/{id}", artifacts.get_artifact,
-            "Show what is known of a stored file.", "jobs:read",
-            reply=ArtifactSummary, problems=("artifact_not_found", "data_erased", "bad_parameter", "files_unavailable"),
-        ),
-        Route(
-            "GET", "/v1/artifacts/{id}/content", artifacts.content, "Fetch a stored file, whole or in part.",
-            media_type="application/octet-stream",
-            replies=(
-                (200, "The content."), (206, "The part asked for."), (304, "It has not changed."),
-                (302, "Where the object store serves it, for five minutes."),
-            ),
-            problems=(
-                "unauthenticated", "missing_scope", "bad_signature", "artifact_not_found", "data_erased",
-                "range_not_satisfiable", "files_unavailable",
-            ),
-            parameters=(
-                Parameter("expires", "Of a signed link."), Parameter("sig", "Of a signed link."),
-                Parameter("Range", "One range of bytes.", "header"), _IF_NONE_MATCH,
-            ),
-        ),
-    )  # fmt: skip
-
-
-def upload_routes(uploads: UploadHandlers) -> tuple[Route, ...]:
-    """Return the routes of files that callers send."""
-    upload = "/v1/uploads/{id}"
-    return (
-        Route(
-            "POST", "/v1/uploads", uploads.create_upload,
-            "Announce a file to send; says where to PUT it.", "jobs:write",
-            body=UploadCreate, reply=schemas.UploadTicket, replies=((201, "Where to send it."),),
-            problems=("bad_parameter", "files_unavailable", "quota_exceeded"),
-        ),
-        Route(
-            "PUT", upload + "/content", uploads.put, "Send the bytes, where the store does not take them itself.",
-            replies=((204, "They are here; complete the upload."),), takes_file=True,
-            problems=("bad_signature", "upload_not_found", "payload_too_large", "quota_exceeded", "files_unavailable"),
-            parameters=(Parameter("expires", "Of the signed link."), Parameter("sig", "Of the signed link.")),
-        ),
-        Route(
-            "POST", upload + "/complete", uploads.complete, "Check what was sent and keep it; repeating is harmless.",
-            "jobs:write", reply=ArtifactSummary, replies=((200, "The stored file, ready for `inputArtifacts`."),),
-            problems=(
-                "upload_not_found", "upload_incomplete", "upload_rejected", "data_erased", "bad_parameter",
-                "files_unavailable",
-            ),
-        ),
-    )  # fmt: skip
-
-
 def admin_routes(admin: AdminHandlers) -> tuple[Route, ...]:
     """Return the operator's routes."""
     made = ((201, "Created; its secret is in this answer only."),)
@@ -255,7 +187,7 @@ def admin_routes(admin: AdminHandlers) -> tuple[Route, ...]:
         Route("POST", "/admin/v1/tenants", admin.create_tenant, "Create a tenant.", "admin",
               body=TenantCreate, replies=made, reply=about.Tenant, problems=("already_exists", "version_mismatch")),
         Route("GET", "/admin/v1/tenants", admin.list_tenants, "List tenants.", "admin",
-              reply=about.TenantPage, problems=("bad_cursor", "bad_parameter"), parameters=_PAGED),
+              reply=about.TenantPage, problems=("bad_cursor", "bad_parameter"), parameters=PAGED),
         Route("GET", _TENANT, admin.get_tenant, "Show a tenant.", "admin",
               reply=about.Tenant, problems=("tenant_not_found", "bad_parameter")),
         Route("PATCH", _TENANT, admin.patch_tenant, "Change a tenant.", "admin",
@@ -263,61 +195,12 @@ def admin_routes(admin: AdminHandlers) -> tuple[Route, ...]:
         Route("POST", _TENANT + "/keys", admin.create_key, "Create a key.", "admin",
               body=KeyCreate, replies=made, reply=about.Key, problems=("tenant_not_found", "version_mismatch")),
         Route("GET", _TENANT + "/keys", admin.list_keys, "List a tenant's keys.", "admin",
-              reply=about.KeyPage, problems=("tenant_not_found", "bad_cursor", "bad_parameter"), parameters=_PAGED),
+              reply=about.KeyPage, problems=("tenant_not_found", "bad_cursor", "bad_parameter"), parameters=PAGED),
         Route("GET", _TENANT + "/keys/{key}", admin.get_key, "Show a key.", "admin",
               reply=about.Key, problems=("key_not_found", "bad_parameter")),
         Route("DELETE", _TENANT + "/keys/{key}", admin.revoke_key, "Revoke a key.", "admin",
               replies=((204, "It does not work any more."),), problems=("key_not_found", "version_mismatch"),
               parameters=(Parameter("reason", "Why; kept in the log."),)),
-    )  # fmt: skip
-
-
-def worker_routes(workers: WorkerHandlers, commands: WorkerCommandHandlers) -> tuple[Route, ...]:
-    """Return the operator's routes about workers."""
-    worker = "/admin/v1/workers/{worker}"
-    told = ((200, "It is so already."), (202, "The worker will hear of it."))
-    wrong = ("worker_not_found", "bad_parameter")
-    return (
-        Route("GET", "/admin/v1/workers", workers.list_workers, "List workers.", "admin",
-              reply=about.WorkerPage, problems=("bad_parameter",)),
-        Route("GET", worker, workers.get_worker, "Show a worker.", "admin", reply=about.Worker, problems=wrong),
-        Route("POST", worker + "/drain", commands.drain, "Let a worker finish and take nothing new.", "admin",
-              body=WorkerDrain, replies=told, reply=about.Worker, problems=wrong),
-        Route("POST", worker + "/undrain", commands.undrain, "Let a drained worker work again.", "admin",
-              body=Because, replies=told, reply=about.Worker, problems=wrong),
-        Route("POST", worker + "/load-model", commands.load_model, "Have a model in memory.", "admin",
-              body=WorkerModel, replies=told, reply=about.Worker, problems=(*wrong, "model_not_found")),
-        Route("POST", worker + "/evict-model", commands.evict_model, "Take a model out of memory.", "admin",
-              body=WorkerModel, replies=told, reply=about.Worker, problems=(*wrong, "model_not_found")),
-    )  # fmt: skip
-
-
-def scheduling_routes(pools: PoolHandlers, pauses: PauseHandlers) -> tuple[Route, ...]:
-    """Return the operator's routes about what is scheduled and how."""
-    pool, model, policy = "/admin/v1/pools/{pool}", "/admin/v1/models/{model}", "/admin/v1/scheduler/policy"
-    of_pool = (Parameter("pool", "The first pool when it is left out."),)
-    return (
-        Route("GET", "/admin/v1/pools", pools.list_pools, "List pools.", "admin",
-              reply=about.PoolPage, problems=("bad_cursor", "bad_parameter"), parameters=_PAGED),
-        Route("GET", pool, pools.get_pool, "Show a pool.", "admin",
-              reply=about.Pool, problems=("pool_not_found", "bad_parameter")),
-        Route("GET", policy, pools.get_policy, "Show a pool's scheduling policy.", "admin",
-              reply=about.Policy, problems=("pool_not_found", "bad_parameter"), parameters=of_pool),
-        Route("PATCH", policy, pools.patch_policy, "Change a pool's scheduling policy.", "admin",
-              body=PolicyPatch, reply=about.Policy, parameters=of_pool,
-              problems=("pool_not_found", "bad_parameter", "version_mismatch")),
-        Route("POST", pool + "/pause", pauses.pause_pool, "Offer nothing of a pool any more.", "admin",
-              body=Because, reply=about.Pool, problems=("pool_not_found", "version_mismatch")),
-        Route("POST", pool + "/resume", pauses.resume_pool, "Serve a pool again.", "admin",
-              body=Because, reply=about.Pool, problems=("pool_not_found", "version_mismatch")),
-        Route("POST", _TENANT + "/pause", pauses.pause_tenant, "Offer nothing of a tenant any more.", "admin",
-              body=Because, reply=about.Tenant, problems=("tenant_not_found", "version_mismatch")),
-        Route("POST", _TENANT + "/resume", pauses.resume_tenant, "Serve a tenant again.", "admin",
-              body=Because, reply=about.Tenant, problems=("tenant_not_found", "version_mismatch")),
-        Route("POST", model + "/pause", pauses.pause_model, "Offer nothing of a model any more.", "admin",
-              body=Because, reply=about.PausedModel, problems=("model_not_found", "version_mismatch")),
-        Route("POST", model + "/resume", pauses.resume_model, "Serve a model again.", "admin",
-              body=Because, reply=about.PausedModel, problems=("model_not_found", "version_mismatch")),
     )  # fmt: skip
 
 
@@ -329,7 +212,7 @@ def usage_routes(usage: UsageHandler) -> tuple[Route, ...]:
         Parameter("groupBy", "Which of day, tenantId, model, pool tell lines apart, with commas between."),
         Parameter("model", "Only this model: `name`, or `name@version`."),
         Parameter("format", "`csv` for CSV; so does `Accept: text/csv`."),
-        *_PAGED,
+        *PAGED,
     )
     wrong, replies = ("bad_parameter", "bad_cursor"), ((200, "A line for each group, or CSV with a header."),)
     return (

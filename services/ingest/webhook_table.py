@@ -7,13 +7,9 @@ from services.ingest.handlers.endpoint_actions import EndpointActionHandlers
 from services.ingest.handlers.endpoint_sending import EndpointSendingHandlers
 from services.ingest.handlers.endpoints import EndpointHandlers
 from services.ingest.handlers.webhook_keys import WebhookKeysHandler
-from services.ingest.routes import Parameter, Route
+from services.ingest.routes import PAGED, Parameter, Route
 from services.ingest.views import webhook_schemas as about
 
-_PAGED = (
-    Parameter("limit", "Most items of one page.", kind="integer"),
-    Parameter("cursor", "`nextCursor` of the page before, with the same filters."),
-)
 _FILTERS = (
     Parameter("endpointId", "Only to this endpoint."),
     Parameter("jobId", "Only of this job."),
@@ -44,7 +40,7 @@ def endpoint_routes(endpoints: EndpointHandlers, keys: WebhookKeysHandler) -> tu
             ),
         ),
         Route("GET", _ENDPOINTS, endpoints.list_endpoints, "List webhook endpoints.", _READ,
-              reply=about.WebhookEndpointPage, problems=("bad_cursor", "bad_parameter"), parameters=_PAGED),
+              reply=about.WebhookEndpointPage, problems=("bad_cursor", "bad_parameter"), parameters=PAGED),
         Route("GET", _ENDPOINT, endpoints.get_endpoint, "Show a webhook endpoint.", _READ,
               reply=about.WebhookEndpoint, problems=_ONE),
         Route("PATCH", _ENDPOINT, endpoints.patch_endpoint, "Change a webhook endpoint.", _WRITE,
@@ -103,7 +99,7 @@ def delivery_routes(deliveries: DeliveryHandlers) -> tuple[Route, ...]:
     return (
         Route("GET", "/v1/webhook-deliveries", deliveries.list_deliveries, "List webhook deliveries.", _READ,
               reply=about.WebhookDeliveryPage, problems=("bad_cursor", "bad_parameter"),
-              parameters=(*_FILTERS, *_PAGED)),
+              parameters=(*_FILTERS, *PAGED)),
         Route("GET", one, deliveries.get_delivery, "Show a webhook delivery and what it sends.", _READ,
               reply=about.WebhookDeliveryDetails, problems=wrong),
         Route("GET", one + "/attempts", deliveries.list_attempts, "List the attempts of a delivery.", _READ,
@@ -114,7 +110,7 @@ def delivery_routes(deliveries: DeliveryHandlers) -> tuple[Route, ...]:
               problems=(*wrong, "not_redeliverable", "endpoint_disabled", "quota_exceeded")),
         Route("GET", "/v1/jobs/{id}/deliveries", deliveries.list_deliveries_of_job,
               "List a job's webhook deliveries with their attempts.", _READ, reply=about.JobDeliveryPage,
-              problems=("job_not_found", "bad_cursor", "bad_parameter"), parameters=_PAGED),
+              problems=("job_not_found", "bad_cursor", "bad_parameter"), parameters=PAGED),
     )  # fmt: skip
 
 
@@ -125,10 +121,10 @@ def admin_webhook_routes(admin: AdminWebhookHandlers) -> tuple[Route, ...]:
     return (
         Route("GET", "/admin/v1/webhook-endpoints", admin.admin_list_endpoints, "List endpoints of all tenants.",
               "admin", reply=about.AdminWebhookEndpointPage, problems=("bad_cursor", "bad_parameter"),
-              parameters=(of_tenant, *_PAGED)),
+              parameters=(of_tenant, *PAGED)),
         Route("GET", deliveries, admin.admin_list_deliveries, "List deliveries of all tenants.", "admin",
               reply=about.AdminWebhookDeliveryPage, problems=("bad_cursor", "bad_parameter"),
-              parameters=(of_tenant, *_FILTERS, *_PAGED)),
+              parameters=(of_tenant, *_FILTERS, *PAGED)),
         Route("POST", deliveries + "/redeliver", admin.redeliver_many, "Send many deliveries again.", "admin",
               body=DeliveriesRedeliver, reply=about.RedeliverOperation, problems=("bad_cursor",),
               replies=((200, "What this call did; while `hasMore`, call again with `nextCursor`."),)),
