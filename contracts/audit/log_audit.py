@@ -9,11 +9,25 @@ from contracts.audit.deliveries import DeliveryAudit
 from contracts.audit.findings import Findings
 from contracts.audit.job_hashes import JOB_TYPES, JobHashes
 from contracts.errors import Corrupt
-from contracts.events import JobEventRejected, JobForgotten, LogCheckpointed, WebhookAttempted, WebhookExhausted
+from contracts.events import Event, JobEventRejected, JobForgotten, LogCheckpointed, WebhookAttempted, WebhookExhausted
 from contracts.positions import START, entry_key
 from contracts.store.log import Poison
 from contracts.store.records import Record
 from contracts.wire import Entry
+
+
+class Told(Entry):
+    """An entry whose event is read once, however many folds ask for it."""
+
+    _event: Event | None
+
+    def event(self) -> Event | None:
+        """Decode the data, the first time."""
+        try:
+            return self._event
+        except AttributeError:
+            self._event = super().event()
+            return self._event
 
 
 class LogAudit:
@@ -36,11 +50,13 @@ class LogAudit:
         entry = record.entry()
         if isinstance(entry, Poison):
             self._blame(record.position, "unreadable", entry.reason)
-        elif entry.sequence:
-            self._of_job(entry)
+            return entry
+        told = Told(*entry)
+        if told.sequence:
+            self._of_job(told)
         else:
-            self._other(entry)
-        return entry
+            self._other(told)
+        return told
 
     def pass_by(self, position: str) -> None:
         """Pass an entry that is not asked for."""

@@ -125,6 +125,7 @@ class SnapshotAudit:
             self._found.unknown += 1
             return
         self._compare_rows(self.state.jobs, there.jobs)
+        del there  # as large as the state itself, and what comes next is, too
         expected, live = _parts(dump(self.state)), _parts(kept)
         for name in sorted(expected.keys() | live.keys()):
             self._found.compare(name, *_differing(expected.get(name), live.get(name)))
