@@ -1,5 +1,6 @@
 """Taking the log home: whole, in one piece or several, and nobody else's."""
 
+import asyncio
 import gzip
 import hashlib
 import tracemalloc
@@ -22,6 +23,7 @@ from services.ingest.events.query import EventQuery
 from tests.archive.rig import Log
 from tests.ingest.api import ADMIN_KEY, Api, running_api, settings_for
 from tests.ingest.test_events import another, log, pages, run_job, seal_and_trim
+from tests.scheduler.rig import eventually
 from tests.store.play import Play
 
 __all__ = ["log"]
@@ -238,6 +240,25 @@ async def test_an_import_is_no_larger_than_the_operator_allows(store_url: str, t
             answer = await api.admin("POST", IMPORT, data=body, headers=LINES)
             assert (answer.status, answer.code) == (413, "payload_too_large")
         assert not list((settings.data_dir / "imports").iterdir())
+
+
+async def test_a_second_import_is_told_to_come_back(api: Api) -> None:
+    """The first may take an hour, and each that waited for it would hold a connection."""
+    go_on, folder = asyncio.Event(), api.service.context.settings.data_dir.absolute() / "imports"
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b"{}\n"
+        await go_on.wait()
+
+    async def under_way() -> int:
+        return len(list(folder.iterdir())) if folder.exists() else 0
+
+    first = asyncio.create_task(api.admin("POST", IMPORT, data=slow(), headers=LINES))
+    await eventually(under_way, lambda count: count == 1)
+    second = await api.admin("POST", IMPORT, data=b"{}\n", headers=LINES)
+    go_on.set()
+    assert (second.status, second.code) == (503, "overloaded")
+    assert ((await first).status, (await first).code) == (422, "bad_export")
 
 
 async def test_a_job_that_is_admitted_meanwhile_is_not_written_over(api: Api, play: Play) -> None:

@@ -47,6 +47,8 @@ class ImportHandler(ConfiguredHandlers):
         reason = need_reason(request)
         if request.content_type != MEDIA_TYPE:
             raise Problem("unsupported_media_type", f"Content-Type is {MEDIA_TYPE}")
+        if self._turn.locked():  # one may take an hour, and who waits holds a connection
+            raise Problem("overloaded", "Another import is under way")
         async with self._turn:
             await asyncio.to_thread(partial(self._folder.mkdir, parents=True, exist_ok=True))
             with tempfile.TemporaryDirectory(dir=self._folder) as folder:
