@@ -17,8 +17,8 @@ from headrace.output import Format, note, show_list, show_one
 app = typer.Typer(no_args_is_help=True, help="Show the past once more, or what would have been.")
 POLL_S = 0.2
 _PATH = "/v1/replays"
-_WAITS = ("p50S", "p95S", "p99S")
-_COLUMNS = ("of", "jobs", *(f"{name}{side}" for name in _WAITS for side in ("Before", "After")))
+_WAITS = ("p50", "p95", "p99")
+_COLUMNS = ("of", "jobs", *(f"{name}{side}S" for name in _WAITS for side in ("Before", "After")))
 
 
 @app.command()
@@ -86,7 +86,7 @@ def whatif(
     result = _result_of(call(lambda client: _computed(client, body), url, key_file, output, ADMIN), output)
     rows = [
         {"of": each["of"], "jobs": each["jobs"]}
-        | {f"{name}{side}": each[side.lower()][name] for name in _WAITS for side in ("Before", "After")}
+        | {f"{name}{side}S": each[side.lower()][f"{name}S"] for name in _WAITS for side in ("Before", "After")}
         for each in result["waits"]
     ]
     show_list({"data": rows, "hasMore": False, **result}, _COLUMNS, output)
