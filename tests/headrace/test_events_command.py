@@ -123,7 +123,7 @@ def test_the_past_is_shown_as_a_stream_as_it_stood_and_under_another_policy(up: 
     (then,) = state.json["data"]
     assert (then["id"], then["status"], then["sequence"]) == (job_id, "queued", 1)
     assert whatif.json["data"][0]["of"] == "all", whatif.err
-    assert whatif.json["data"][0]["p99SAfter"] >= 0
+    assert whatif.json["data"][0]["p99AfterS"] >= 0
     assert [each["mode"] for each in known[:2]] == ["project", "stream"]
     assert headrace(up, "replay", "delete", known[0]["id"]).exit_code == 0
     assert headrace(up, "replay", "list", "-o", "json").json["data"] == known[1:]
