@@ -97,7 +97,7 @@ async def test_a_cap_leaves_a_slot_idle_and_the_metric_says_for_how_long_and_why
     other, key = await stack.make_tenant(), await stack.make_tenant(limits={"concurrency": 1})
     tenant = (await stack.request("GET", "/v1/limits", key=key)).json["tenantId"]
     await stack.log.wait_until(lambda: rules(stack, tenant) != [], "the tenant's cap")
-    jobs = [await stack.submit("slow", {"steps": 6, "step_s": 0.1}, key=key) for _ in range(3)]
+    jobs = [await stack.submit("slow", {"steps": 9, "step_s": 0.1}, key=key) for _ in range(3)]
     await stack.wait_for(jobs[0], "job.completed")
     passing = await stack.submit("noop", key=other)
     await stack.wait_for_ends()
@@ -110,7 +110,7 @@ async def test_a_cap_leaves_a_slot_idle_and_the_metric_says_for_how_long_and_why
         r'^headrace_idle_slot_seconds_total{pool="default",reason="tenant_concurrency"} (\S+)', page, re.M
     )
     assert found
-    assert float(found[1]) >= 0.6  # of the two jobs that waited for the first, while the other slot was idle
+    assert float(found[1]) >= 0.6  # of the 0.9 s of the first job; in the second one `noop` may be loaded there
     await stack.audit()
 
 
