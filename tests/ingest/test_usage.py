@@ -1,6 +1,7 @@
 """What tenants used: exact with and without an archivist, each tenant its own, in pages and as CSV."""
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -134,6 +135,16 @@ async def test_csv_is_written_where_nobody_else_waits_for_it(api: Api, monkeypat
     assert answer.raw.decode().startswith("day,model,")
     assert len(writers) == 1
     assert writers != [threading.current_thread()]
+
+
+async def test_today_is_that_of_the_store_whatever_the_clock_of_this_host_says(api: Api, play: Play) -> None:
+    """Without `from` and `to` the last days are meant, and what was used a moment ago is among them."""
+    await run_job(api, play, 50)
+    context = api.service.context
+    context.now_ms = behind = lambda: time.time_ns() // 1_000_000 - 2 * DAY_MS
+    context.readiness.wall_ms, context.readiness.clock_offset_ms = behind, 2 * DAY_MS
+
+    assert len(await used(api)) == 1
 
 
 async def test_a_question_that_means_nothing_is_refused(api: Api) -> None:
