@@ -6,7 +6,7 @@ with its worker, is nobody's, and what a fenced worker wrote too late is not in 
 Does not know the owners of jobs: they are given, so that memory follows the attempts under way, not the jobs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import orjson
@@ -146,15 +146,6 @@ def read_flights(text: str) -> dict[str, Flight]:
     {'job_a': Flight(sharers=2, started_ms=7, released_ms=None, load_ms=0)}
     """
     return {job_id: Flight(*numbers) for job_id, numbers in orjson.loads(text or "{}").items()}
-
-
-def fold_all(entries: Iterable[Entry]) -> UsageFold:
-    """Fold a whole log by itself: owners are those that it tells of."""
-    fold, owners = UsageFold(), dict[str, Owner]()
-    for entry in entries:
-        fold.apply(entry, owners.get(entry.subject))
-        learn(owners, entry)
-    return fold
 
 
 def learn(owners: dict[str, Owner], entry: Entry) -> None:

@@ -19,11 +19,11 @@ from contracts.store.jobs import Limits
 from contracts.store.log import GroupReader
 from contracts.store.usage import Look
 from contracts.store.write import JobGuard, Write
-from contracts.usage.fold import fold_all
 from contracts.usage.rows import Key, Row
 from contracts.wire import Entry
 from services.archivist.config import ArchivistConfig, Pace
 from services.archivist.pool import PoolArchivist
+from tests.usage.whole_log import fold_all
 
 POOL, TENANT = "default", "t_a"
 AT_ONCE = ArchivistConfig(Pace(0, 7, 0), kept=Kept(0, 0), known_for_s=60, checkpoint_ms=3_600_000)

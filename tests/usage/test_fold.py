@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts import events as ev
-from contracts.usage.fold import Owner, UsageFold, fold_all, learn, read_flights, write_flights
+from contracts.usage.fold import Owner, UsageFold, learn, read_flights, write_flights
 from contracts.usage.rows import METRICS, Key, add, empty
 from contracts.wire import Entry
 from tests.scheduler.test_fold import STEPS, play
 from tests.scheduler.world import World
+from tests.usage.whole_log import fold_all
 
 DAY_MS = 86_400_000
 
